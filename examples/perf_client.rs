@@ -215,7 +215,7 @@ async fn connect(endpoint: &Endpoint, options: &Options) -> Result<Connection> {
         )))?;
     for local in endpoint.local_addrs().into_iter().skip(1) {
         connection
-            .open_path(local, options.server)
+            .open_path_from(local, options.server)
             .await
             .map_err(context(format!("opening a path from {local}")))?;
     }

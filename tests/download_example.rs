@@ -48,6 +48,7 @@ mod size;
 use clap::Parser;
 
 use download::{Options, OptionsError};
+use mpquic::CongestionControl;
 
 fn options(arguments: &[&str]) -> Result<Options, OptionsError> {
     let arguments = ["download"].iter().chain(arguments);
@@ -85,6 +86,17 @@ fn paths_replace_the_default_ones() {
     let options = options(&["--path", "a:1:2", "--no-alone", "--json"]).unwrap();
     assert_eq!(options.links.len(), 1);
     assert!(!options.alone && !options.progress);
+    assert_eq!(options.congestion, CongestionControl::default());
+}
+
+#[test]
+fn controller_and_settings_of_the_scheduler() {
+    let chosen = options(&["--congestion", "bbr3"]).unwrap();
+    assert_eq!(chosen.congestion, CongestionControl::Bbr);
+    for name in ["--scheduler-config", "--config"] {
+        let chosen = options(&[name, r#"{"burst": 4}"#, "--scheduler", "rr"]).unwrap();
+        assert_eq!(chosen.scheduler.config()["burst"], 4);
+    }
 }
 
 #[test]

@@ -122,6 +122,10 @@ fn options_that_cannot_be() {
             &["--config", "{"][..],
             "the scheduler's configuration is not JSON",
         ),
+        (
+            &["--scheduler-config", "{"][..],
+            "the scheduler's configuration is not JSON",
+        ),
         (&["--bitrates", "0"][..], "the bitrate is 0, expected"),
         (&["--bitrates", "1,NaN"][..], "the bitrate is NaN, expected"),
         (

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use mpquic::CongestionControl;
 
 use crate::download::{Options, OptionsError};
 use crate::link::LinkArgument;
@@ -17,6 +18,9 @@ Examples:
   Another scheduler, over three paths, without the comparison:
     download --scheduler roundrobin --scheduler-config '{\"burst\": 4}' --no-alone \\
              --path wifi:50:10 --path lte:20:35 --path satellite:5:300
+
+  Another congestion controller, over a path that loses packets:
+    download --congestion bbr3 --path wifi:50:10:1 --path lte:20:35
 
   A scheduler that learns, twice. The second run starts with what the first one learned
   (the summary says \"from memory\"):
@@ -54,12 +58,22 @@ pub(crate) struct Arguments {
     scheduler: String,
 
     /// The scheduler's configuration, a JSON object.
-    #[arg(long, value_name = "JSON", default_value = "{}")]
+    #[arg(
+        long,
+        visible_alias = "config",
+        value_name = "JSON",
+        default_value = "{}"
+    )]
     scheduler_config: String,
 
     /// List the available schedulers and exit.
     #[arg(long)]
     pub(crate) list_schedulers: bool,
+
+    /// The congestion controller: cubic, newreno, bbr3, or one that couples all paths: lia, olia,
+    /// balia.
+    #[arg(long, value_name = "NAME", default_value_t = CongestionControl::default())]
+    congestion: CongestionControl,
 
     /// How much to download: a number of bytes, or one with a unit such as kB, KiB, MB, MiB, GB or
     /// GiB.
@@ -115,6 +129,7 @@ impl Arguments {
     pub(crate) fn options(self) -> Result<Options, OptionsError> {
         Options {
             scheduler: Choice::parse(&self.scheduler, &self.scheduler_config)?,
+            congestion: self.congestion,
             size: self.size.0,
             links: self.paths,
             again: self.again,

@@ -26,6 +26,7 @@ use crate::shares::shares;
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) scheduler: Choice,
+    pub(crate) congestion: CongestionControl,
     /// Bytes of content.
     pub(crate) size: u64,
     /// The first link carries the handshake.
@@ -109,7 +110,7 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     let remembers = !options.cold && (options.again || memory.is_some());
     let terms = Terms {
         scheduler: &options.scheduler,
-        congestion: CongestionControl::default(),
+        congestion: options.congestion,
         memory: memory.as_ref().map(|memory| &memory.store),
         path_memory: remembers.then_some(&store),
         recorder: recorder.as_ref(),
@@ -166,6 +167,7 @@ pub(crate) async fn run(options: Options) -> Result<Report, Error> {
     let paths = options.links.iter().zip(&together.per_route);
     Ok(Report {
         scheduler: options.scheduler.name().to_owned(),
+        congestion: options.congestion.to_string(),
         bytes: together.fetched.bytes,
         seconds: together.took.as_secs_f64(),
         goodput_mbps: goodput_mbps(together.fetched.bytes, together.took),

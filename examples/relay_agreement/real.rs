@@ -92,7 +92,9 @@ async fn run(scenario: &Scenario, seed: u64) -> Result<Duration, Error> {
             identity::SERVER_NAME,
         )?
         .await?;
-    connection.open_path(locals[1], relays[1].addr()).await?;
+    connection
+        .open_path_from(locals[1], relays[1].addr())
+        .await?;
 
     let asked = Instant::now();
     let (mut send, mut recv) = connection.open_bi().await?;

@@ -125,7 +125,7 @@ async fn run(arguments: &Arguments) -> Result<Report, Box<dyn std::error::Error 
         let connection = connecting.await?;
         connection.handshake_confirmed().await?;
         connection
-            .open_path(group.locals[1], group.forwarders[1].address)
+            .open_path_from(group.locals[1], group.forwarders[1].address)
             .await?;
         connections.push(connection);
     }

@@ -22,7 +22,7 @@ Examples:
     streaming --scheduler minrtt --seconds 20
 
   A policy of your own, trained by training/:
-    streaming --config '{\"model\": \"my_policy.onnx\"}'
+    streaming --scheduler-config '{\"model\": \"my_policy.onnx\"}'
 
   Another network: one path with 20 Mbit/s and 5 ms, one with 15 Mbit/s, 77 ms, 1 % loss and a queue of 50 packets:
     streaming --path wifi:20:5 --path lte:15:77:1:50
@@ -51,11 +51,11 @@ pub(crate) struct Arguments {
     /// The scheduler's configuration, a JSON object.
     #[arg(
         long,
-        visible_alias = "scheduler-config",
+        visible_alias = "config",
         value_name = "JSON",
         default_value = "{}"
     )]
-    config: String,
+    scheduler_config: String,
 
     /// List the available schedulers and exit.
     #[arg(long)]
@@ -129,7 +129,7 @@ impl Arguments {
         let default = if has_policies() { POLICY } else { HEURISTIC };
         let scheduler = self.scheduler.as_deref().unwrap_or(default);
         Options {
-            scheduler: Choice::parse(scheduler, &self.config)?,
+            scheduler: Choice::parse(scheduler, &self.scheduler_config)?,
             congestion: self.congestion,
             video: Video {
                 chunks: self.seconds,

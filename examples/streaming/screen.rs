@@ -85,12 +85,13 @@ impl Bars {
             let bar = ProgressBar::new(length).with_style(style.progress_chars("=> "));
             group.add(bar).with_prefix(name.to_owned())
         };
-        let path = "{prefix:>16.16} [{bar:32}] {percent:>3} %  {bytes:>11} {bytes_per_sec:>15}";
+        // No line is wider than a terminal of 60 columns, or it would break, and stay.
+        let path = "{prefix:>10.10} [{bar:14}] {percent:>3} % {bytes:>11} {bytes_per_sec:>13}";
         Self {
             video: bar(
                 "video",
                 milliseconds(length),
-                "{prefix:>16.16} [{bar:32}] {msg}",
+                "{prefix:>10.10} [{bar:14}] {wide_msg}",
             ),
             paths: paths.iter().map(|name| bar(name, 1, path)).collect(),
             group,
@@ -110,7 +111,7 @@ impl Bars {
         };
         self.video.set_position(milliseconds(seen));
         self.video.set_message(format!(
-            "{state} {:.0} of {:.0} s, buffer {:.1} s, {} Mbit/s, stalls {stalls}",
+            "{state} {:.0}/{:.0} s, buffer {:.1} s, {} Mbit/s, stalls {stalls}",
             seen.as_secs_f64(),
             self.length.as_secs_f64(),
             playback.player.left(now).as_secs_f64(),

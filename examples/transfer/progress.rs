@@ -38,13 +38,13 @@ impl Bars {
                 .map(|name| {
                     bar(
                         name,
-                        "{prefix:>16.16} [{bar:32}] {bytes:>11} {bytes_per_sec:>15}",
+                        "{prefix:>16.16} [{wide_bar}] {bytes:>11} {bytes_per_sec:>13}            ",
                     )
                 })
                 .collect(),
             content: bar(
                 title,
-                "{prefix:>16.16} [{bar:32}] {bytes:>11} {bytes_per_sec:>15}  {percent:>3} %  {eta} left",
+                "{prefix:>16.16} [{wide_bar}] {bytes:>11} {bytes_per_sec:>13} {percent:>3} % {eta:>5}",
             ),
             group,
         }

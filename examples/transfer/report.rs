@@ -13,6 +13,8 @@ use crate::shares::{PathShare, names};
 pub(crate) struct Report {
     /// The name of the scheduler.
     pub(crate) scheduler: String,
+    /// The name of the congestion controller.
+    pub(crate) congestion: String,
     /// Bytes of content.
     pub(crate) bytes: u64,
     /// The time from the first packet of the handshake to the last byte of the content.
@@ -133,10 +135,10 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digest = if self.sha256_ok { "right" } else { "WRONG" };
-        let (bytes, scheduler) = (self.bytes, &self.scheduler);
+        let (bytes, scheduler, congestion) = (self.bytes, &self.scheduler, &self.congestion);
         writeln!(
             f,
-            "{bytes} bytes, scheduler {scheduler}, SHA-256 {digest}\n"
+            "{bytes} bytes, scheduler {scheduler} over {congestion}, SHA-256 {digest}\n"
         )?;
 
         let rows = self.rows();
@@ -185,6 +187,7 @@ mod tests {
     fn report() -> Report {
         Report {
             scheduler: "minrtt".into(),
+            congestion: "cubic".into(),
             bytes: 64 << 20,
             seconds: 8.0,
             goodput_mbps: goodput_mbps(64 << 20, Duration::from_secs(8)),
@@ -209,7 +212,7 @@ mod tests {
     #[test]
     fn table() {
         let expected = "\
-67108864 bytes, scheduler minrtt, SHA-256 right
+67108864 bytes, scheduler minrtt over cubic, SHA-256 right
 
                     link       time        goodput     received    share
 wifi + lte     70 Mbit/s     8.00 s    67.1 Mbit/s     64.0 MiB
@@ -265,6 +268,7 @@ lte alone      20 Mbit/s    28.50 s    18.8 Mbit/s
                 "again",
                 "alone",
                 "bytes",
+                "congestion",
                 "goodput_mbps",
                 "learned",
                 "paths",

@@ -137,7 +137,7 @@ impl Session {
         let mut opening: Vec<_> = (1..self.routes.len())
             .map(|index| {
                 let Route { local, remote, .. } = self.routes[index];
-                (index, self.connection.open_path(local, remote))
+                (index, self.connection.open_path_from(local, remote))
             })
             .collect();
         // Polled in order, so that the path IDs have the order of the routes.

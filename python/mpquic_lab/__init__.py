@@ -2,7 +2,7 @@
 
     import mpquic_lab as lab
 
-    results = lab.run("experiments/quick.toml", seeds=5)
+    results = lab.run("experiments/quick.toml", seeds=6)
     print(results.table())
     results.to_pandas().groupby("scheduler")["completion"].mean()
 

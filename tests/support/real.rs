@@ -75,7 +75,9 @@ impl Setup {
             .unwrap();
         tokio::spawn(serve(accepting.await.unwrap()));
         for (number, relay) in relays.iter().enumerate().skip(1) {
-            let path = connection.open_path(locals[number], relay.addr()).await;
+            let path = connection
+                .open_path_from(locals[number], relay.addr())
+                .await;
             assert_eq!(path.unwrap().id(), PathId(number as u32));
         }
         Self {

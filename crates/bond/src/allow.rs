@@ -6,6 +6,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 
 use crate::wire::Target;
+use crate::{interfaces, special};
 
 /// One rule: `HOST:PORT`. The host is a name, `*.suffix`, `*` for all, an address or a network (`10.0.0.0/8`,
 /// `[2001:db8::]/32`); the port a number or `*`.
@@ -66,9 +67,16 @@ impl AllowList {
     }
 
     /// Whether a target that was asked for may be reached at `ip`, the address it has or one that its name was resolved
-    /// to. A rule for names, or for all, allows public addresses only: what is inside of the server's network must be named by
-    /// address.
+    /// to. A rule for names, or for all, allows public addresses only: what is inside of the server's network, or is the server itself, must
+    /// be named by address.
     pub(crate) fn allows(&self, target: &Target, ip: IpAddr) -> bool {
+        self.allows_if(target, ip, |ip| {
+            special::is_public(ip) && !interfaces::is_own(ip)
+        })
+    }
+
+    /// `is_public`: whether it is an address of a host for all the world, which is not this machine.
+    fn allows_if(&self, target: &Target, ip: IpAddr, is_public: impl Fn(IpAddr) -> bool) -> bool {
         let ip = ip.to_canonical();
         self.0.iter().any(|rule| {
             let by_host = match (&rule.host, target) {
@@ -84,31 +92,6 @@ impl AllowList {
             };
             by_host && rule.port.is_none_or(|port| port == target.port())
         })
-    }
-}
-
-/// Not an address of the machine itself, of a private network, or of a group.
-fn is_public(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => {
-            let [first, second, ..] = ip.octets();
-            // RFC 6890: this network, shared addresses of carriers, benchmarks, reserved.
-            let special = first == 0
-                || (first == 100 && second & 0xc0 == 64)
-                || (first == 198 && second & 0xfe == 18)
-                || first >= 240;
-            !(special
-                || ip.is_private()
-                || ip.is_loopback()
-                || ip.is_link_local()
-                || ip.is_multicast()
-                || ip.is_documentation())
-        }
-        // Global unicast (RFC 4291 section 2.4), without the prefixes that hold an IPv4 address (RFC 6052, RFC 3056).
-        IpAddr::V6(ip) => {
-            let [first, second, ..] = ip.segments();
-            first & 0xe000 == 0x2000 && first != 0x2002 && !(first == 0x2001 && second == 0xdb8)
-        }
     }
 }
 
@@ -175,6 +158,38 @@ mod tests {
                 !allows(&all, &name("intern.example", 443), inside),
                 "{inside}"
             );
+        }
+    }
+
+    #[test]
+    fn the_server_itself_must_be_named_by_address() {
+        let ip: IpAddr = "93.184.216.34".parse().unwrap();
+        let reaches = |rule: &str, target: &Target| list(&[rule]).allows_if(target, ip, |_| false);
+        let (by_name, by_address) = (name("a.example.com", 80), Target::Address((ip, 80).into()));
+        for rule in ["*:80", "*.example.com:80", "a.example.com:*"] {
+            assert!(!reaches(rule, &by_name), "{rule}");
+            assert!(!reaches(rule, &by_address), "{rule}");
+        }
+        for rule in ["93.184.216.34:80", "93.184.216.0/24:*"] {
+            assert!(reaches(rule, &by_name), "{rule}");
+            assert!(reaches(rule, &by_address), "{rule}");
+        }
+    }
+
+    #[test]
+    fn metadata_of_clouds_must_be_named_by_address() {
+        let all = list(&["*:80"]);
+        let named = list(&["*:80", "169.254.169.254:80", "[fd00:ec2::254]:80"]);
+        for (ip, is_named) in [
+            ("169.254.169.254", true),
+            ("fd00:ec2::254", true),
+            ("168.63.129.16", false),
+            ("100.100.100.200", false),
+            ("192.0.0.192", false),
+        ] {
+            let target = Target::Address((ip.parse::<IpAddr>().unwrap(), 80).into());
+            assert!(!allows(&all, &target, ip), "{ip}");
+            assert_eq!(allows(&named, &target, ip), is_named, "{ip}");
         }
     }
 

@@ -1,41 +1,50 @@
 //! The client: keeps a connection to the server over all links, and opens streams on it.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use mpquic::sched::Registry;
 use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkTask, PathStatus,
     RecvStream, SendStream, VarInt,
 };
-use mpquic_peer::{ClientTls, Token, Transport};
+use mpquic_peer::{ClientTls, Escaped, Local, Token, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
 use crate::error::{Error, StreamFailure};
+use crate::journal::Journal;
 use crate::proxy;
 use crate::report::Report;
 use crate::server::UNWELCOME;
 use crate::settings;
 use crate::udp::Flows;
-use crate::wire::{LABEL, PROOF, Refusal, Request, VERSION};
+use crate::wire::{Datagram, LABEL, NO_FLOW, PROOF, Refusal, Request, Target, VERSION};
 
 /// How long a program that uses the proxy waits for a connection that is away, and for the server's answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two attempts to connect; doubled up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long to wait if no connection can be accepted for now.
-const LOOK: Duration = Duration::from_secs(2);
+/// How long to wait if no connection can be accepted for now; doubled up to the longest.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// How often the server is asked whether it still knows the connection, while it does not answer a request.
+const ASKING: Duration = Duration::from_millis(500);
+/// The scheduler of connections for which none was chosen.
+const SCHEDULER: &str = "arrival";
 
 /// What a client connects to, and how.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// The server, `HOST:PORT`.
+    /// The server, `HOST:PORT`; a link-local address has its zone, as in `[fe80::1%eth0]:4433`.
     pub server: String,
     /// The token, if the server wants one.
     pub token: Option<Token>,
@@ -70,14 +79,53 @@ pub struct Client {
     out: Mutex<Vec<IpAddr>>,
     /// The scheduler that was chosen by hand.
     scheduler: Mutex<Option<String>>,
+    pub(crate) journal: Arc<Journal>,
+    /// TCP connections and UDP associations of programs, as they are now.
+    pub(crate) in_use: InUse,
+    stopping: watch::Sender<bool>,
+}
+
+/// What programs have open through a client.
+#[derive(Debug, Default)]
+pub(crate) struct InUse {
+    tcp: AtomicUsize,
+    udp: AtomicUsize,
+}
+
+/// One of them, for as long as it lives.
+pub(crate) struct Counted<'a>(&'a AtomicUsize);
+
+impl InUse {
+    pub(crate) fn tcp(&self) -> Counted<'_> {
+        Counted::new(&self.tcp)
+    }
+
+    pub(crate) fn udp(&self) -> Counted<'_> {
+        Counted::new(&self.udp)
+    }
+}
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Why a stream was not opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum NotOpened {
     /// The server said so.
+    #[error("refused: {0}")]
     Refused(Refusal),
     /// There is no connection, or it broke.
+    #[error("there is no connection to the server")]
     Away,
 }
 
@@ -95,24 +143,36 @@ impl Client {
     /// If the server cannot be reached, does not take this client, or is not the one that is trusted; if no local address can
     /// be bound; if there is no such scheduler or controller.
     pub async fn connect(tls: ClientTls, settings: ClientSettings) -> Result<Arc<Self>, Error> {
+        let locals: Vec<Local> = settings.locals.iter().map(|ip| (*ip).into()).collect();
+        Self::connect_from(tls, settings, &locals).await
+    }
+
+    /// Connects from these local addresses, and not from those of the settings: they may be link-local ones, with their zones. Without any,
+    /// over all links of the machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn connect_from(
+        tls: ClientTls,
+        settings: ClientSettings,
+        locals: &[Local],
+    ) -> Result<Arc<Self>, Error> {
         let mut config = ClientConfig::new(Arc::new(tls.config.clone())).map_err(settings::tls)?;
-        config.transport(Arc::new(settings::transport(&settings.transport)?));
-        let (endpoint, links) = match settings.locals.as_slice() {
-            [] => {
-                let told = |event| eprintln!("{event}");
-                let (endpoint, links) =
-                    mpquic_peer::all_links(&settings.server, &settings.metered, told).await?;
-                (endpoint, links)
-            }
-            given => {
-                let locals: Vec<SocketAddr> = given.iter().map(|ip| (*ip, 0).into()).collect();
-                let endpoint = Endpoint::client(&locals).map_err(|source| Error::Listen {
-                    address: settings::list(&locals),
-                    source,
-                })?;
-                endpoint.set_path_manager(FullMesh::new());
-                (endpoint, None)
-            }
+        config.transport(Arc::new(settings::client_transport(&settings.transport)?));
+        let journal = Arc::new(Journal::default());
+        let (endpoint, links) = if locals.is_empty() {
+            let told = Arc::clone(&journal);
+            let on = move |event| told.line(format_args!("{event}"));
+            mpquic_peer::all_links(&settings.server, &settings.metered, on).await?
+        } else {
+            let locals: Vec<SocketAddr> = locals.iter().map(|local| local.address()).collect();
+            let endpoint = Endpoint::client(&locals).map_err(|source| Error::Local {
+                address: settings::list(&locals),
+                source,
+            })?;
+            endpoint.set_path_manager(FullMesh::new());
+            (endpoint, None)
         };
         let client = Arc::new(Self {
             endpoint,
@@ -123,6 +183,9 @@ impl Client {
             _links: links,
             out: Mutex::default(),
             scheduler: Mutex::default(),
+            journal,
+            in_use: InUse::default(),
+            stopping: watch::Sender::new(false),
         });
         let uplink = client.dial().await?;
         client.current.send_replace(Some(uplink));
@@ -132,24 +195,29 @@ impl Client {
     /// One attempt: all addresses of the server, from all links.
     async fn dial(&self) -> Result<Uplink, Error> {
         let name = &self.settings.server;
-        let connection =
-            mpquic_peer::dial(&self.endpoint, self.config.clone(), &self.tls, name).await?;
+        let config = self.config.clone();
+        let connection = mpquic_peer::dial(&self.endpoint, config, &self.tls, name).await?;
         let greeted = timeout(PATIENCE, self.greet(&connection)).await;
         if let Err(error) = greeted.map_err(StreamFailure::from).flatten() {
-            let why = match connection.close_reason() {
+            let name = name.clone();
+            let error = match connection.close_reason() {
                 Some(ConnectionError::ApplicationClosed(close))
                     if close.error_code == UNWELCOME =>
                 {
-                    String::from_utf8_lossy(&close.reason).into_owned()
+                    let why = Escaped::new(&close.reason).to_string();
+                    Error::Unwelcome { name, why }
                 }
-                Some(reason) => reason.to_string(),
-                None => error.to_string(),
+                Some(reason) => Error::Lost {
+                    name,
+                    why: reason.to_string(),
+                },
+                None => Error::Lost {
+                    name,
+                    why: error.to_string(),
+                },
             };
             connection.close(VarInt::from_u32(0), b"");
-            return Err(Error::Unwelcome {
-                name: name.clone(),
-                why,
-            });
+            return Err(error);
         }
         Ok(Uplink {
             connection,
@@ -184,15 +252,24 @@ impl Client {
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
         let accepting = async {
+            let mut look = SHORTEST_LOOK;
             loop {
                 match listener.accept().await {
                     Ok((socket, _)) => {
+                        look = SHORTEST_LOOK;
                         let client = Arc::clone(self);
                         tokio::spawn(async move { proxy::serve(socket, &client).await });
                     }
-                    // The one that came is gone again, or there are no descriptors for now.
-                    Err(error) if is_passing(&error) => tokio::time::sleep(LOOK).await,
-                    Err(error) => return Err(error.into()),
+                    Err(error) if is_final(&error) => return Err(error.into()),
+                    // The one that came is gone again, the network is down, or there are no descriptors or memory for now.
+                    Err(error) => {
+                        if look == SHORTEST_LOOK {
+                            let journal = &self.journal;
+                            journal.line(format_args!("accepting goes on after an error: {error}"));
+                        }
+                        sleep(look).await;
+                        look = (2 * look).min(LONGEST_LOOK);
+                    }
                 }
             }
         };
@@ -201,9 +278,11 @@ impl Client {
             () = self.keep_connected() => Ok(()),
             () = stop => Ok(()),
         };
-        self.current.send_replace(None);
+        self.stopping.send_replace(true);
+        // Before the last handle goes, which would close without a word.
         self.endpoint
             .close(VarInt::from_u32(0), b"the client stops");
+        self.current.send_replace(None);
         self.endpoint.wait_idle().await;
         ended
     }
@@ -217,18 +296,21 @@ impl Client {
                 pause = SHORTEST_PAUSE;
                 self.take_out_again(&uplink);
                 self.choose_scheduler_again();
-                let ended = uplink.flows.dispatch(&uplink.connection).await;
+                let ended = tokio::select! {
+                    ended = uplink.flows.dispatch(&uplink.connection) => ended,
+                    never = uplink.nudge_each(settings::KEEP_ALIVE) => match never {},
+                };
                 self.current.send_replace(None);
-                eprintln!("connection lost: {ended}");
+                self.journal.line(format_args!("connection lost: {ended}"));
             }
             let next = Instant::now() + pause;
             match self.dial().await {
                 Ok(uplink) => {
-                    eprintln!("connected again");
+                    self.journal.line(format_args!("connected again"));
                     self.current.send_replace(Some(uplink));
                     continue;
                 }
-                Err(error) => eprintln!("{error}"),
+                Err(error) => self.journal.line(format_args!("{error}")),
             }
             sleep_until(next).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
@@ -264,6 +346,29 @@ impl Client {
         chosen.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The scheduler of what this side sends, by its name.
+    pub fn scheduler_in_use(&self) -> String {
+        let begun = || self.settings.transport.scheduler.clone();
+        let name = self.scheduler().or_else(begun);
+        name.unwrap_or_else(|| SCHEDULER.to_owned())
+    }
+
+    /// Its server, as it was named.
+    pub fn server(&self) -> &str {
+        &self.settings.server
+    }
+
+    /// TCP connections and UDP associations that programs have open through it now.
+    pub fn in_use(&self) -> (usize, usize) {
+        let InUse { tcp, udp } = &self.in_use;
+        (tcp.load(Ordering::Relaxed), udp.load(Ordering::Relaxed))
+    }
+
+    /// Whether [`run`](Self::run) ends, or has ended.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
     /// Schedules by this one from now on, on both sides, and on later connections. The connection goes on.
     ///
     /// # Errors
@@ -282,7 +387,8 @@ impl Client {
         let uplink = self.current.borrow().clone();
         if let Some(uplink) = uplink {
             uplink.connection.set_scheduler(factory);
-            tokio::spawn(uplink.ask_for_scheduler(name.to_owned()));
+            let asking = uplink.ask_for_scheduler(name.to_owned(), Arc::clone(&self.journal));
+            tokio::spawn(asking);
         }
         Ok(())
     }
@@ -292,28 +398,45 @@ impl Client {
         if let Some(name) = self.scheduler()
             && let Err(error) = self.set_scheduler(&name)
         {
-            eprintln!("{error}");
+            self.journal.line(format_args!("{error}"));
         }
     }
 
     /// Takes a link out, or in again. A link that is out carries data only if no other is left; the server does the same. True if there is
     /// such a path now; the choice also holds for later connections.
+    ///
+    /// The last link that is neither out nor a backup cannot be taken out, since it would carry all the same: the result is then false, and
+    /// nothing changes.
     pub fn set_out(&self, local: IpAddr, out: bool) -> bool {
+        let uplink = self.current.borrow().clone();
+        if out
+            && uplink
+                .as_ref()
+                .is_some_and(|uplink| !has_another(&uplink.connection, local))
         {
-            let mut list = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+            let journal = &self.journal;
+            journal.line(format_args!(
+                "{local} stays in: no other link is left that is not out or a backup"
+            ));
+            return false;
+        }
+        {
+            let mut list = self.outs();
             list.retain(|ip| *ip != local);
             if out {
                 list.push(local);
             }
         }
-        let uplink = self.current.borrow().clone();
         uplink.is_some_and(|uplink| set_status(&uplink.connection, local, out))
+    }
+
+    pub(crate) fn outs(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Links that are out stay out on a new connection, as soon as they have a path there.
     fn take_out_again(&self, uplink: &Uplink) {
-        let list = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let list = list.clone();
+        let list = self.outs().clone();
         if list.is_empty() {
             return;
         }
@@ -351,13 +474,30 @@ fn set_status(connection: &Connection, local: IpAddr, out: bool) -> bool {
     found
 }
 
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    // EMFILE and ENFILE have no kind of their own.
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    ) || matches!(error.raw_os_error(), Some(23 | 24))
+/// Whether a link other than this one is open, and neither out nor a backup.
+fn has_another(connection: &Connection, local: IpAddr) -> bool {
+    connection.paths().into_iter().any(|path| {
+        let elsewhere = path
+            .network_path()
+            .is_ok_and(|address| address.local.ip() != local);
+        elsewhere
+            && path
+                .status()
+                .is_ok_and(|status| status == PathStatus::Available)
+    })
+}
+
+/// Whether the listener itself is wrong, and will be. All else passes: accept(2) hands on errors of the network that came before
+/// the connection did, and wants them to be treated as "try again".
+fn is_final(error: &io::Error) -> bool {
+    // EBADF and ENOTSOCK, which have no kind of their own; EINVAL: it does not listen.
+    #[cfg(unix)]
+    const NO_SOCKET: [i32; 2] = [9, if cfg!(target_os = "linux") { 88 } else { 38 }];
+    #[cfg(not(unix))]
+    const NO_SOCKET: [i32; 2] = [10_009, 10_038];
+    let code = error.raw_os_error();
+    error.kind() == io::ErrorKind::InvalidInput
+        || code.is_some_and(|code| NO_SOCKET.contains(&code))
 }
 
 impl Uplink {
@@ -372,23 +512,63 @@ impl Uplink {
             let answer = Refusal::read(&mut recv).await?;
             Ok::<_, StreamFailure>((send, recv, answer))
         };
-        let (send, recv, answer) = timeout(PATIENCE, opening)
-            .await
-            .map_err(StreamFailure::from)??;
+        let opened = tokio::select! {
+            opened = timeout(PATIENCE, opening) => opened,
+            never = self.nudge_each(ASKING) => match never {},
+        };
+        let (send, recv, answer) = opened.map_err(StreamFailure::from)??;
         match answer {
             Ok(()) => Ok((send, recv)),
             Err(refusal) => Err(NotOpened::Refused(refusal)),
         }
     }
 
-    async fn ask_for_scheduler(self, name: String) {
+    /// Sends a datagram that belongs to no flow, again and again. A server that was killed and started again ends connections that it
+    /// does not know by a stateless reset, which is shorter than what it answers, and has 42 bytes or more: a small request, or a
+    /// PING, gets none (RFC 9000 section 10.3).
+    async fn nudge_each(&self, period: Duration) -> Infallible {
+        let mut ticks = interval(period);
+        loop {
+            ticks.tick().await;
+            let datagram = Datagram {
+                flow: NO_FLOW,
+                target: Target::Address((Ipv4Addr::UNSPECIFIED, 0).into()),
+                payload: Bytes::from_static(&[0; 32]),
+            };
+            // A connection that is over, or has no room, needs none.
+            let _ = self.connection.send_datagram(datagram.encode());
+        }
+    }
+
+    async fn ask_for_scheduler(self, name: String, journal: Arc<Journal>) {
         let asked = self.open(&Request::Scheduler(name.clone())).await;
         if let Err(NotOpened::Refused(refusal)) = asked {
-            eprintln!("scheduler {name}: {refusal}");
+            journal.line(format_args!("scheduler {name}: {refusal}"));
         }
     }
 
     pub(crate) const fn connection(&self) -> &Connection {
         &self.connection
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_network_pass_and_those_of_the_listener_do_not() {
+        // accept(2): ENETDOWN, EPROTO, ENOPROTOOPT, EHOSTDOWN, ENONET, EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH; then ECONNABORTED, EINTR,
+        // EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EAGAIN, ETIMEDOUT, ECONNRESET, EACCES.
+        for code in [
+            100, 71, 92, 112, 64, 113, 95, 101, 103, 4, 24, 23, 105, 12, 1, 11, 110, 104, 13,
+        ] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(!is_final(&error), "{error}");
+        }
+        for code in [9, 22, 88] {
+            let error = io::Error::from_raw_os_error(code);
+            assert!(is_final(&error), "{error}");
+        }
     }
 }

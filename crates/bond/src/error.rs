@@ -25,9 +25,25 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The server refused the token, or did not greet.
+    /// A local address cannot be used.
+    #[error("cannot connect from {address}: {source}")]
+    Local {
+        /// Which.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server does not take this client: the token is wrong or missing.
     #[error("{name} refuses this client: {why}")]
     Unwelcome {
+        /// The server.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// The connection broke before the server had greeted.
+    #[error("the connection to {name} is lost: {why}")]
+    Lost {
         /// The server.
         name: String,
         /// Why.
@@ -36,6 +52,29 @@ pub enum Error {
     /// Something of the system failed.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+impl Error {
+    /// The exit code of the program that tells it: as those of `mpquic-cp`.
+    pub fn exit(&self) -> u8 {
+        use mpquic_peer::Error as Peer;
+        match self {
+            Self::Peer(error) if error.is_distrust() => 5,
+            Self::Peer(Peer::Resolve { .. }) => 3,
+            Self::Peer(
+                Peer::NoRoute { .. }
+                | Peer::NoAnswer { .. }
+                | Peer::Start { .. }
+                | Peer::Connect { .. }
+                | Peer::NoLinks(_),
+            ) => 4,
+            Self::Peer(Peer::Setting(_)) | Self::Argument(_) => 2,
+            Self::Peer(Peer::File { .. }) => 8,
+            Self::Unwelcome { .. } => 6,
+            Self::Lost { .. } => 9,
+            _ => 1,
+        }
+    }
 }
 
 /// Why a stream between the two ends broke.

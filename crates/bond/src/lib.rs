@@ -10,19 +10,28 @@
 //! - The end of one side is the end of the other: half-closed connections stay half-closed, resets become resets. A connection that breaks on the
 //!   way is reset, so that nobody takes a part for the whole.
 //! - Back-pressure passes through: no side reads more from a socket than the other has taken, but for the windows of the connection.
-//! - A server connects to nothing without a rule ([`AllowList`]), and a rule for names does not reach into its own network.
+//! - A server connects to nothing without a rule ([`AllowList`]), and a rule for names does not reach into its own network, nor the server itself.
+//! - No client takes what the others need: sockets, names that are looked up and memory have their limits for each.
 //! - A client proves that it has the [`Token`] without sending it, or has a certificate of an authority that the server names.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod allow;
+mod caps;
 mod client;
 mod error;
+mod interfaces;
+mod journal;
+mod names;
 mod proxy;
+mod race;
 mod report;
+mod rows;
 pub mod screen;
 mod server;
 mod settings;
+mod special;
 mod splice;
 mod udp;
 mod wire;
@@ -30,7 +39,7 @@ mod wire;
 pub use allow::{AllowList, Rule};
 pub use client::{Client, ClientSettings};
 pub use error::Error;
-pub use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
+pub use mpquic_peer::{ClientTls, Fingerprint, Identity, Local, Token, Transport, Trust};
 pub use report::{LinkReport, Report};
 pub use server::{Server, ServerSettings};
 pub use settings::{client_tls, server_tls};

@@ -45,9 +45,18 @@ pub(crate) async fn serve(socket: TcpStream, client: &Arc<Client>) {
 }
 
 async fn open(client: &Client, target: Target) -> Result<Opened, NotOpened> {
-    let uplink = client.uplink().await?;
-    let (send, recv) = uplink.open(&Request::Tcp(target)).await?;
-    Ok(Opened { send, recv })
+    let name = target.to_string();
+    let opening = async {
+        let uplink = client.uplink().await?;
+        uplink.open(&Request::Tcp(target)).await
+    };
+    match opening.await {
+        Ok((send, recv)) => Ok(Opened { send, recv }),
+        Err(why) => {
+            client.journal.line(format_args!("TCP to {name}: {why}"));
+            Err(why)
+        }
+    }
 }
 
 struct Opened {
@@ -71,7 +80,7 @@ const fn reply(why: &NotOpened) -> ReplyError {
             ReplyError::HostUnreachable
         }
         NotOpened::Refused(Refusal::Refused) => ReplyError::ConnectionRefused,
-        NotOpened::Refused(Refusal::Failed) => ReplyError::GeneralFailure,
+        NotOpened::Refused(Refusal::Failed | Refusal::Busy) => ReplyError::GeneralFailure,
         NotOpened::Away => ReplyError::NetworkUnreachable,
     }
 }
@@ -92,13 +101,15 @@ async fn socks(socket: TcpStream, client: &Arc<Client>) {
             Ok(Opened { send, recv }) => {
                 // RFC 1928 section 6 wants the address that the server is bound to; nobody uses it.
                 if let Ok(socket) = protocol.reply_success(unspecified()).await {
+                    let _counted = client.in_use.tcp();
                     let _ = splice(socket, Bytes::new(), send, recv, client.idle()).await;
                 }
             }
             Err(why) => drop(protocol.reply_error(&reply(&why)).await),
         },
         Socks5Command::UDPAssociate => {
-            let bound = UdpSocket::bind((local.ip(), 0)).await;
+            // A program that speaks IPv4 may have come to an IPv6 wildcard: it sends its datagrams by IPv4, too.
+            let bound = UdpSocket::bind((local.ip().to_canonical(), 0)).await;
             let address = bound
                 .as_ref()
                 .ok()
@@ -113,10 +124,14 @@ async fn socks(socket: TcpStream, client: &Arc<Client>) {
             match opened {
                 Ok((uplink, (send, recv))) => {
                     if let Ok(control) = protocol.reply_success(address).await {
+                        let _counted = client.in_use.udp();
                         associate(control, datagrams, uplink, send, recv).await;
                     }
                 }
-                Err(why) => drop(protocol.reply_error(&reply(&why)).await),
+                Err(why) => {
+                    client.journal.line(format_args!("UDP: {why}"));
+                    drop(protocol.reply_error(&reply(&why)).await);
+                }
             }
         }
         Socks5Command::TCPBind => {
@@ -150,7 +165,7 @@ async fn associate(
                 tokio::select! {
                     received = datagrams.recv_from(&mut buffer) => {
                         let Ok((len, source)) = received else { continue };
-                        if source.ip() != program.ip() {
+                        if source.ip().to_canonical() != program.ip().to_canonical() {
                             continue;
                         }
                         let Ok((0, target, payload)) = parse_udp_request(&buffer[..len]).await else {
@@ -212,10 +227,12 @@ async fn http(mut socket: TcpStream, client: &Client) -> io::Result<()> {
                 socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
                 // What follows the head is the first of the data.
                 let first = head.split_off(len).freeze();
+                let _counted = client.in_use.tcp();
                 splice(socket, first, send, recv, client.idle()).await?;
                 return Ok(());
             }
             Err(NotOpened::Refused(Refusal::Denied)) => "403 Forbidden",
+            Err(NotOpened::Refused(Refusal::Busy)) => "503 Service Unavailable",
             Err(_) => "502 Bad Gateway",
         },
         Err(status) => status,

@@ -1,20 +1,26 @@
 //! The server: takes clients that prove who they are, and connects to what they ask for and the allow list has.
 
 use std::future::Future;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic::sched::Registry;
-use mpquic::{Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig, VarInt};
+use mpquic::{
+    Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, RecvStream,
+    SendStream, ServerConfig, VarInt,
+};
 use mpquic_peer::{Token, Transport};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::allow::AllowList;
+use crate::caps::{Budget, Share};
 use crate::error::{Error, StreamFailure};
+use crate::journal::PeerLog;
+use crate::names::{self, Answers, Names};
+use crate::race::{Connected, race};
 use crate::settings;
 use crate::splice::splice;
 use crate::udp::ServerFlows;
@@ -23,7 +29,9 @@ use crate::wire::{LABEL, PROOF, Refusal, Request, Target, VERSION};
 /// The code with which a server closes the connection of a client that it does not take.
 pub(crate) const UNWELCOME: VarInt = VarInt::from_u32(1);
 /// How long a client may take to greet, to ask, and a target to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Names of one client that are looked up at a time; others wait for their turn.
+const LOOKUPS: usize = 32;
 
 /// What a server does for whom.
 #[derive(Debug, Clone)]
@@ -32,7 +40,7 @@ pub struct ServerSettings {
     pub token: Option<Token>,
     /// What they may reach.
     pub allow: AllowList,
-    /// When a TCP connection on which nothing moves is given up.
+    /// When a TCP connection on which nothing moves is given up, and a client that takes next to nothing of what waits for it.
     pub idle: Duration,
     /// Scheduler and congestion controller.
     pub transport: Transport,
@@ -42,11 +50,22 @@ pub struct ServerSettings {
 #[derive(Debug)]
 pub struct Server {
     endpoint: Endpoint,
-    settings: Arc<ServerSettings>,
+    shared: Arc<Shared>,
+}
+
+/// What all clients have in common.
+#[derive(Debug)]
+struct Shared {
+    settings: ServerSettings,
+    names: Names,
+    budget: Arc<Budget>,
+    /// About those that are no clients yet.
+    log: PeerLog,
 }
 
 impl Server {
-    /// Binds its sockets.
+    /// Binds its sockets, with keys of its own: a client of a server that was killed and started again notices after its idle
+    /// timeout.
     ///
     /// # Errors
     ///
@@ -56,15 +75,50 @@ impl Server {
         locals: &[SocketAddr],
         settings: ServerSettings,
     ) -> Result<Self, Error> {
+        Self::bind_endpoint(Endpoint::builder(), tls, locals, settings)
+    }
+
+    /// Binds its sockets. With the keys that an identity keeps ([`Identity::endpoint_config`](crate::Identity::endpoint_config)), a client of
+    /// a server that was killed and started again notices at its next packet.
+    ///
+    /// Raises the number of files and sockets that this process may have open as far as the system lets it: each TCP connection
+    /// of a client takes one.
+    ///
+    /// # Errors
+    ///
+    /// If an address cannot be bound, or there is no such scheduler or controller.
+    pub fn bind_with(
+        keys: EndpointConfig,
+        tls: rustls::ServerConfig,
+        locals: &[SocketAddr],
+        settings: ServerSettings,
+    ) -> Result<Self, Error> {
+        let builder = Endpoint::builder().endpoint_config(keys);
+        Self::bind_endpoint(builder, tls, locals, settings)
+    }
+
+    fn bind_endpoint(
+        builder: mpquic::EndpointBuilder,
+        tls: rustls::ServerConfig,
+        locals: &[SocketAddr],
+        settings: ServerSettings,
+    ) -> Result<Self, Error> {
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
-        config.transport(Arc::new(settings::transport(&settings.transport)?));
-        let endpoint = Endpoint::server(config, locals).map_err(|source| Error::Listen {
+        let transport = settings::server_transport(&settings.transport, settings.idle)?;
+        config.transport(Arc::new(transport));
+        let bound = builder.server(config).bind_all(locals).build();
+        let endpoint = bound.map_err(|source| Error::Listen {
             address: settings::list(locals),
             source,
         })?;
         Ok(Self {
             endpoint,
-            settings: Arc::new(settings),
+            shared: Arc::new(Shared {
+                settings,
+                names: Names::of_system(),
+                budget: Budget::new(mpquic_peer::raise_open_files()),
+                log: PeerLog::new("no client"),
+            }),
         })
     }
 
@@ -73,11 +127,16 @@ impl Server {
         self.endpoint.local_addrs()
     }
 
-    /// Serves clients until `stop` is done.
+    /// Where it was to listen and does not, since this machine does not have that address family.
+    pub fn missing_addrs(&self) -> &[MissingAddr] {
+        self.endpoint.missing_addrs()
+    }
+
+    /// Serves clients until `stop` is done, and tells them that it stops.
     pub async fn run(&self, stop: impl Future<Output = ()>) {
         let accepting = async {
             while let Some(incoming) = self.endpoint.accept().await {
-                tokio::spawn(serve(incoming, Arc::clone(&self.settings)));
+                tokio::spawn(serve(incoming, Arc::clone(&self.shared)));
             }
         };
         tokio::select! {
@@ -90,25 +149,45 @@ impl Server {
     }
 }
 
-async fn serve(incoming: Incoming, settings: Arc<ServerSettings>) {
+/// A client that was welcomed.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) connection: Connection,
+    shared: Arc<Shared>,
+    pub(crate) log: PeerLog,
+    pub(crate) share: Arc<Share>,
+    lookups: Semaphore,
+}
+
+async fn serve(incoming: Incoming, shared: Arc<Shared>) {
     let remote = incoming.remote_address();
+    let strangers = &shared.log;
     let connection = match incoming.await {
         Ok(connection) => connection,
-        Err(error) => return eprintln!("{remote}: no handshake: {error}"),
+        Err(error) => return strangers.line(format_args!("{remote}: no handshake: {error}")),
     };
-    if let Err(why) = welcome(&connection, settings.token.as_ref()).await {
+    if let Err(why) = welcome(&connection, shared.settings.token.as_ref()).await {
         connection.close(UNWELCOME, why.as_bytes());
-        return eprintln!("{remote}: refused: {why}");
+        return strangers.line(format_args!("{remote}: refused: {why}"));
     }
-    eprintln!("{remote}: a client");
-    let flows = Arc::new(ServerFlows::new(connection.clone(), Arc::clone(&settings)));
+    // Until here, it could hold one small stream.
+    settings::open_up(&connection);
+    let client = Arc::new(Served {
+        log: PeerLog::new(remote),
+        share: Share::of(&shared.budget),
+        lookups: Semaphore::new(LOOKUPS),
+        connection,
+        shared,
+    });
+    client.log.line(format_args!("a client"));
+    let flows = Arc::new(ServerFlows::new(Arc::clone(&client)));
     let dispatching = flows.dispatch();
     let accepting = async {
         loop {
-            match connection.accept_bi().await {
+            match client.connection.accept_bi().await {
                 Ok((send, recv)) => {
-                    let (settings, flows) = (Arc::clone(&settings), Arc::clone(&flows));
-                    tokio::spawn(answer(connection.clone(), send, recv, settings, flows));
+                    let (client, flows) = (Arc::clone(&client), Arc::clone(&flows));
+                    tokio::spawn(async move { client.answer(send, recv, &flows).await });
                 }
                 Err(error) => return error,
             }
@@ -118,7 +197,7 @@ async fn serve(incoming: Incoming, settings: Arc<ServerSettings>) {
         error = accepting => error,
         error = dispatching => error,
     };
-    eprintln!("{remote}: gone: {ended}");
+    client.log.line(format_args!("gone: {ended}"));
 }
 
 /// Takes the greeting on the first stream.
@@ -129,7 +208,11 @@ async fn welcome(connection: &Connection, token: Option<&Token>) -> Result<(), S
         recv.read_exact(&mut greeting).await?;
         Ok::<_, StreamFailure>((send, greeting))
     });
-    let (mut send, [version, proof @ ..]) = match greeted.await {
+    let greeted = tokio::select! {
+        greeted = greeted => greeted,
+        ended = drop_datagrams(connection) => return Err(ended.to_string()),
+    };
+    let (mut send, [version, proof @ ..]) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => return Err("no greeting came".to_owned()),
@@ -140,92 +223,121 @@ async fn welcome(connection: &Connection, token: Option<&Token>) -> Result<(), S
         ));
     }
     if token.is_some_and(|token| !token.proves(connection, LABEL, &proof)) {
-        return Err("wrong token".to_owned());
+        let has_none = proof == [0; PROOF];
+        let why = if has_none {
+            "this server needs a token: give --token-file"
+        } else {
+            "wrong token"
+        };
+        return Err(why.to_owned());
     }
     let answered = send.write_all(&[0]).await;
     answered.map_err(|error| error.to_string())
 }
 
-/// Answers one stream.
-async fn answer(
-    connection: Connection,
-    mut send: SendStream,
-    mut recv: RecvStream,
-    settings: Arc<ServerSettings>,
-    flows: Arc<ServerFlows>,
-) {
-    // What breaks here is seen by the client as the end of its stream, and it tells its application.
-    let Ok(Ok(request)) = timeout(PATIENCE, Request::read(&mut recv)).await else {
-        let _ = send.reset(UNWELCOME);
-        return;
-    };
-    match request {
-        Request::Udp => flows.serve(send, recv).await,
-        Request::Scheduler(name) => {
-            let factory = Registry::new().factory(&name, &Default::default());
-            let answer = factory.map(|factory| connection.set_scheduler(factory));
-            let status = Refusal::encode(answer.map_err(|_| Refusal::Failed));
-            // A client that is gone needs no answer.
-            let _ = send.write_all(&[status]).await;
-        }
-        Request::Tcp(target) => {
-            let connected = connect(&target, &settings.allow).await;
-            let status =
-                Refusal::encode(connected.as_ref().map(|_| ()).map_err(|refusal| *refusal));
-            let answered = send.write_all(&[status]).await;
-            if let (Ok(socket), Ok(())) = (connected, answered) {
-                let _ = splice(socket, Bytes::new(), send, recv, settings.idle).await;
-            }
+/// Nobody who was not welcomed has flows: what is not read would be kept.
+async fn drop_datagrams(connection: &Connection) -> ConnectionError {
+    loop {
+        if let Err(error) = connection.read_datagram().await {
+            return error;
         }
     }
 }
 
-/// The addresses of a target that the list allows.
-pub(crate) async fn resolve(
-    target: &Target,
-    allow: &AllowList,
-) -> Result<Vec<SocketAddr>, Refusal> {
-    let addresses: Vec<_> = match target {
-        Target::Address(address) => vec![*address],
-        Target::Name(name, port) => timeout(PATIENCE, tokio::net::lookup_host((&**name, *port)))
-            .await
-            .map_err(|_| Refusal::Unresolved)?
-            .map_err(|_| Refusal::Unresolved)?
-            .collect(),
-    };
-    if addresses.is_empty() {
-        return Err(Refusal::Unresolved);
-    }
-    let allowed = |address: &SocketAddr| allow.allows(target, address.ip());
-    let addresses: Vec<_> = addresses.into_iter().filter(allowed).collect();
-    if addresses.is_empty() {
-        return Err(Refusal::Denied);
-    }
-    Ok(addresses)
-}
-
-async fn connect(target: &Target, allow: &AllowList) -> Result<TcpStream, Refusal> {
-    let mut last = Refusal::Unreachable;
-    for address in resolve(target, allow).await? {
-        match timeout(PATIENCE, TcpStream::connect(address)).await {
-            Ok(Ok(socket)) => {
-                // Whoever speaks through a proxy wants what it wrote to leave. A socket that does not take it works, too.
-                let _ = socket.set_nodelay(true);
-                return Ok(socket);
+impl Served {
+    /// Answers one stream.
+    async fn answer(&self, mut send: SendStream, mut recv: RecvStream, flows: &ServerFlows) {
+        // What breaks here is seen by the client as the end of its stream, and it tells its application.
+        let Ok(Ok(request)) = timeout(PATIENCE, Request::read(&mut recv)).await else {
+            let _ = send.reset(UNWELCOME);
+            return;
+        };
+        match request {
+            Request::Udp => flows.serve(send, recv).await,
+            Request::Scheduler(name) => {
+                let factory = Registry::new().factory(&name, &Default::default());
+                let answer = factory.map(|factory| self.connection.set_scheduler(factory));
+                let status = Refusal::encode(answer.map_err(|_| Refusal::Failed));
+                // A client that is gone needs no answer.
+                let _ = send.write_all(&[status]).await;
             }
-            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                last = Refusal::Refused;
-            }
-            Ok(Err(_)) | Err(_) => {}
+            Request::Tcp(target) => self.tcp(&target, send, recv).await,
         }
     }
-    Err(last)
-}
 
-/// Any local address of the family of `ip`.
-pub(crate) const fn any_of(ip: IpAddr) -> SocketAddr {
-    match ip {
-        IpAddr::V4(_) => SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
-        IpAddr::V6(_) => SocketAddr::new(IpAddr::V6(std::net::Ipv6Addr::UNSPECIFIED), 0),
+    async fn tcp(&self, target: &Target, mut send: SendStream, recv: RecvStream) {
+        let connecting = self.connect(target);
+        let connected = tokio::select! {
+            connected = connecting => connected,
+            // Nobody waits for it any more.
+            _ = self.connection.closed() => return,
+        };
+        let status = Refusal::encode(connected.as_ref().map(|_| ()).map_err(|why| *why));
+        let answered = send.write_all(&[status]).await;
+        match connected {
+            Ok(Connected {
+                socket,
+                address,
+                held,
+            }) => {
+                match target {
+                    Target::Address(_) => self.log.line(format_args!("TCP to {target}")),
+                    Target::Name(..) => self.log.line(format_args!("TCP to {target} at {address}")),
+                }
+                if answered.is_ok() {
+                    let idle = self.shared.settings.idle;
+                    let _ = splice(socket, Bytes::new(), send, recv, idle).await;
+                }
+                drop(held);
+            }
+            Err(why) => self
+                .log
+                .line(format_args!("TCP to {target} refused: {why}")),
+        }
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Connected, Refusal> {
+        let deadline = Instant::now() + PATIENCE;
+        let (answers, held) = self.look_up(target, deadline).await?;
+        let allowed = |ip| self.shared.settings.allow.allows(target, ip);
+        let connected = race(answers, target.port(), allowed, &self.share, deadline).await;
+        drop(held);
+        connected
+    }
+
+    /// Begins to look for the addresses of a target, as soon as this client's turn has come. What is held is dropped when enough is
+    /// known.
+    async fn look_up(
+        &self,
+        target: &Target,
+        deadline: Instant,
+    ) -> Result<(Answers, Option<impl Sized + '_>), Refusal> {
+        let name = match target {
+            Target::Address(address) => return Ok((address.ip().into(), None)),
+            Target::Name(name, _) => name,
+        };
+        let turn = timeout_at(deadline, self.lookups.acquire()).await;
+        let Ok(Ok(turn)) = turn else {
+            return Err(Refusal::Busy);
+        };
+        let sockets = self.share.take(names::SOCKETS).ok_or(Refusal::Busy)?;
+        Ok((self.shared.names.look_up(name), Some((turn, sockets))))
+    }
+
+    /// The addresses of a target that the list allows, of the families that answer in time.
+    pub(crate) async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Refusal> {
+        let deadline = Instant::now() + PATIENCE;
+        let (mut answers, _held) = self.look_up(target, deadline).await?;
+        let mut why = Refusal::Unresolved;
+        while let Ok(Some(found)) = timeout_at(deadline, answers.next()).await {
+            let allowed = |ip: &std::net::IpAddr| self.shared.settings.allow.allows(target, *ip);
+            let found = found.into_iter().filter(allowed);
+            let found: Vec<_> = found.map(|ip| (ip, target.port()).into()).collect();
+            if !found.is_empty() {
+                return Ok(found);
+            }
+            why = Refusal::Denied;
+        }
+        Err(why)
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use mpquic::TransportConfig;
+use mpquic::{Connection, TransportConfig};
 use mpquic_peer::{ClientTls, Identity, Transport, Trust};
 
 use crate::error::Error;
@@ -15,15 +15,23 @@ const STREAMS: u64 = 4096;
 /// A connection without an answer for so long is over.
 const IDLE: Duration = Duration::from_secs(30);
 /// How often it asks for one.
-const KEEP_ALIVE: Duration = Duration::from_secs(8);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(8);
 /// Datagrams that wait in either direction, bytes.
 const DATAGRAMS: usize = 4 << 20;
+/// What a client that has not greeted may send, bytes: the greeting has 33.
+const BEFORE_GREETING: u64 = 64 << 10;
+/// What waits of a client's data for its targets, bytes.
+const WINDOW: u64 = 24 << 20;
+/// A client that takes fewer bytes per second of what waits for it is given up, after the time that an idle TCP connection has, and
+/// not before a minute.
+const LEAST_RATE: u64 = 100;
+const LEAST_PERIOD: Duration = Duration::from_secs(60);
 
-/// The transport of either end.
-pub(crate) fn transport(named: &Transport) -> Result<TransportConfig, Error> {
+/// The transport of a client. Its server opens no streams.
+pub(crate) fn client_transport(named: &Transport) -> Result<TransportConfig, Error> {
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(STREAMS)
+        .max_concurrent_bidi_streams(0)
         .max_concurrent_uni_streams(0)
         .max_idle_timeout(Some(IDLE))
         .keep_alive_interval(Some(KEEP_ALIVE))
@@ -31,6 +39,25 @@ pub(crate) fn transport(named: &Transport) -> Result<TransportConfig, Error> {
         .datagram_send_buffer(DATAGRAMS);
     named.apply(&mut config)?;
     Ok(config)
+}
+
+/// The transport of a server: a client has one small stream, until it is [let in](open_up).
+pub(crate) fn server_transport(
+    named: &Transport,
+    idle: Duration,
+) -> Result<TransportConfig, Error> {
+    let mut config = client_transport(named)?;
+    config
+        .max_concurrent_bidi_streams(1)
+        .receive_window(BEFORE_GREETING)
+        .min_peer_rate(LEAST_RATE, idle.max(LEAST_PERIOD));
+    Ok(config)
+}
+
+/// Gives a client that was welcomed all of its streams.
+pub(crate) fn open_up(connection: &Connection) {
+    connection.set_receive_window(WINDOW);
+    connection.set_max_concurrent_bidi_streams(STREAMS);
 }
 
 /// TLS of a server; with `client_ca`, for clients with a certificate of that authority only.

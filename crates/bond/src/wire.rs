@@ -13,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use mpquic::{RecvStream, StreamId};
+use mpquic_peer::Escaped;
 use thiserror::Error;
 
 use crate::error::StreamFailure;
@@ -103,7 +104,8 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => address.fmt(f),
-            Self::Name(name, port) => write!(f, "{name}:{port}"),
+            // A client chose it.
+            Self::Name(name, port) => write!(f, "{}:{port}", Escaped::new(name)),
         }
     }
 }
@@ -197,9 +199,14 @@ pub enum Refusal {
     /// There is no route to it, or no answer.
     #[error("the target cannot be reached")]
     Unreachable = 4,
-    /// The server has too much to do, or failed.
+    /// The server failed.
     #[error("the server failed")]
     Failed = 5,
+    /// The client, or all of them, have as much at a time as they may: connections, flows, names.
+    #[error(
+        "this client has as many connections or names at a time as the server gives it: try again later"
+    )]
+    Busy = 6,
 }
 
 impl Refusal {
@@ -219,11 +226,15 @@ impl Refusal {
             2 => Err(Self::Unresolved),
             3 => Err(Self::Refused),
             4 => Err(Self::Unreachable),
-            5 => Err(Self::Failed),
-            _ => return Err(Malformed.into()),
+            6 => Err(Self::Busy),
+            // 5, and what a later version may say.
+            _ => Err(Self::Failed),
         })
     }
 }
+
+/// The number of datagrams that belong to none: they are dropped.
+pub(crate) const NO_FLOW: u32 = u32::MAX;
 
 /// The number of the datagrams that belong to a stream.
 pub(crate) fn flow(id: StreamId) -> u32 {

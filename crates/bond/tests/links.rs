@@ -110,6 +110,12 @@ fn a_link_that_is_out_carries_nothing() {
             }
         }
         assert!(near.client.set_out(SECOND, true));
+        // The last one would carry all the same.
+        assert!(!near.client.set_out(FIRST, true));
+        let report = near.client.report();
+        let first = report.links.iter().find(|link| link.local == FIRST);
+        assert!(first.is_some_and(|link| !link.out), "{report:?}");
+        assert!(report.links.iter().all(|link| !link.last), "{report:?}");
         // What was in flight when the server heard of it is over with this.
         fetch(200_000).await;
         let received = |near: &Near| {

@@ -1,6 +1,9 @@
 //! The tests of this crate, in one program: each program of its own would be linked with all of the stack again.
 //! A new file is named here; one that needs a process of its own, in `Cargo.toml`.
 
+mod caps;
 mod common;
 mod links;
+#[cfg(unix)]
+mod program;
 mod proxy;

@@ -1,23 +1,26 @@
 //! The client: a connection over all the local addresses that it is given, and what it asks for on it.
 
+use std::collections::HashSet;
+use std::convert::Infallible;
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic::{
-    ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkEvent, LinkTask, VarInt,
+    ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkEvent, LinkTask, PathEvent,
+    RecvStream, SendStream, VarInt,
 };
-use mpquic_peer::{ClientTls, PROOF, Token, Transport};
+use mpquic_peer::{ClientTls, Local, PROOF, Token, Transport};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::Error;
 use crate::name::Name;
-use crate::progress::PathShare;
+use crate::progress::{PathShare, Progress};
 use crate::server::UNWELCOME;
-use crate::settings;
-use crate::wire::{self, Answer, Entry, LABEL, Request, VERSION, Welcome};
+use crate::settings::{self, IDLE};
+use crate::wire::{self, Answer, Entry, LABEL, Listed, RefusalKind, Request, VERSION, Welcome};
 
 /// How long the server may take to greet.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -27,6 +30,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const FILES: usize = 8;
 /// Further addresses that a server may name.
 const ADDRESSES: usize = 8;
+/// How long to wait before a server that has no room, or whose file is taken, is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// What a client connects to, and how.
 #[derive(Debug, Clone)]
@@ -49,12 +54,45 @@ pub enum Locals {
     #[default]
     System,
     /// From these addresses, one per link.
-    These(Vec<IpAddr>),
-    /// From all links of this machine, as they come and go.
+    These(Vec<Local>),
+    /// From all links of this machine, as they come and go. A server on the same machine is reached as the system chooses.
     All {
         /// Interfaces that cost money by the byte: they are used if no other link works.
         metered: Vec<String>,
     },
+}
+
+/// How files are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyOptions {
+    /// Whether files and folders get the permissions that they have on the other side: reading, writing and executing by owner, group
+    /// and others. Default true.
+    pub permissions: bool,
+    /// Whether symbolic links are copied as links, if they lead to something in what is copied. Else what a link to a file leads to is
+    /// copied, and a link to a folder is left out. Default false.
+    pub links: bool,
+    /// Whether a file is replaced that was changed later than the one that is copied. Default false.
+    pub overwrite: bool,
+}
+
+impl Default for CopyOptions {
+    fn default() -> Self {
+        Self {
+            permissions: true,
+            links: false,
+            overwrite: false,
+        }
+    }
+}
+
+/// What is listed of a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct List {
+    /// All that is below it, too.
+    pub deep: bool,
+    /// Symbolic links as links; else links to files as the files that they lead to, and no links to folders.
+    pub links: bool,
 }
 
 /// A connection to a server. May be cloned to get another handle.
@@ -80,7 +118,7 @@ impl Client {
         told: impl FnMut(LinkEvent) + Send + 'static,
     ) -> Result<Self, Error> {
         let mut config = ClientConfig::new(Arc::new(tls.config.clone())).map_err(settings::tls)?;
-        config.transport(Arc::new(settings::transport(&settings.transport)?));
+        config.transport(Arc::new(settings::client_transport(&settings.transport)?));
         let (endpoint, links) = bind(&settings, told).await?;
         let connection = mpquic_peer::dial(&endpoint, config, &tls, &settings.server).await?;
         let greeted = timeout(PATIENCE, greet(&connection, settings.token.as_ref())).await;
@@ -121,8 +159,8 @@ impl Client {
         let _ = timeout(FAREWELL, self.endpoint.wait_idle()).await;
     }
 
-    /// Lists a file or folder of the server: itself first, then what it has; with `deep`, all that is below it. Each is given to `emit`
-    /// as it comes.
+    /// Lists a file or folder of the server: itself first, then what it has, in any order; with `deep`, all that is below it, each
+    /// folder before its contents. Each is given to `emit` as it comes, and what is left out to `progress`.
     ///
     /// # Errors
     ///
@@ -130,26 +168,94 @@ impl Client {
     pub async fn list(
         &self,
         name: &Name,
-        deep: bool,
+        what: List,
+        progress: &Progress,
         mut emit: impl FnMut(Entry),
     ) -> Result<(), Error> {
-        let (mut send, mut recv) = self.connection.open_bi().await?;
         let request = Request::List {
             name: name.clone(),
-            deep,
+            deep: what.deep,
+            links: what.links,
+            omissions: true,
         };
-        wire::send(&mut send, &request).await?;
-        // It fails only if it is ended already.
-        let _ = send.finish();
-        match wire::receive(&mut recv).await? {
-            Some(Answer::Listing) => {}
-            Some(Answer::Refused(refusal)) => return Err(Error::refused(name, refusal)),
-            other => return Err(unexpected(&other)),
+        let (_, mut recv, answer) = self.request(&request, true).await?;
+        if answer != Answer::Listing {
+            return Err(unexpected(&answer));
         }
-        while let Some(entry) = wire::receive(&mut recv).await? {
-            emit(entry);
+        while let Some(listed) = wire::receive(&mut recv).await? {
+            match listed {
+                Listed::Entry(entry) => emit(entry),
+                Listed::Omitted(omission) => progress.omit(&omission),
+            }
         }
         Ok(())
+    }
+
+    /// Tells `told` when no path works any more, and when one does again.
+    pub async fn watch(&self, mut told: impl FnMut(&str)) -> Infallible {
+        /// Shorter silences are told to nobody.
+        const SILENCE: Duration = Duration::from_secs(1);
+        let mut events = self.connection.path_events();
+        let mut suspects = HashSet::new();
+        let (mut works, mut said) = (true, false);
+        loop {
+            let event = if works || said {
+                events.recv().await
+            } else if let Ok(event) = timeout(SILENCE, events.recv()).await {
+                event
+            } else {
+                said = true;
+                told("no link works: waiting for one to come back");
+                continue;
+            };
+            match event {
+                // The connection is over: whoever waits for it knows why.
+                None => return std::future::pending().await,
+                Some(PathEvent::Suspect { id }) => drop(suspects.insert(id)),
+                Some(
+                    PathEvent::Recovered { id }
+                    | PathEvent::Abandoned { id, .. }
+                    | PathEvent::Discarded { id },
+                ) => drop(suspects.remove(&id)),
+                Some(_) => {}
+            }
+            let paths = self.connection.paths();
+            works = paths.iter().any(|path| !suspects.contains(&path.id()));
+            if works && std::mem::take(&mut said) {
+                told("a link works again");
+            }
+        }
+    }
+
+    /// Opens a stream, and asks. With `whole`, nothing follows the request. A server that has no room now, or has not heard yet that an
+    /// earlier connection with the same file is lost, is asked again until it must have heard.
+    pub(crate) async fn request(
+        &self,
+        request: &Request,
+        whole: bool,
+    ) -> Result<(SendStream, RecvStream, Answer), Error> {
+        let patience = Instant::now() + IDLE + AGAIN;
+        loop {
+            let (mut send, mut recv) = self.connection.open_bi().await?;
+            wire::send(&mut send, request).await?;
+            if whole {
+                // It fails only if it is ended already.
+                let _ = send.finish();
+            }
+            match wire::receive(&mut recv).await? {
+                Some(Answer::Refused(refusal))
+                    if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::Limit)
+                        && Instant::now() < patience =>
+                {
+                    sleep(AGAIN).await;
+                }
+                Some(Answer::Refused(refusal)) => {
+                    return Err(Error::refused(request.name(), refusal));
+                }
+                Some(answer) => return Ok((send, recv, answer)),
+                None => return Err(Error::Malformed("an empty answer".to_owned())),
+            }
+        }
     }
 
     /// Runs a piece of work for each item, some at a time. The first error ends all.
@@ -171,7 +277,12 @@ impl Client {
             }
             match running.join_next().await {
                 None => return Ok(()),
-                Some(Ok(done)) => done?,
+                Some(Ok(Ok(()))) => {}
+                Some(Ok(Err(error))) => {
+                    // The others meet the same, and leave their files in order.
+                    while error.is_passing() && running.join_next().await.is_some() {}
+                    return Err(error);
+                }
                 Some(Err(panicked)) => return Err(Error::Malformed(panicked.to_string())),
             }
         }
@@ -183,17 +294,24 @@ async fn bind(
     settings: &ClientSettings,
     told: impl FnMut(LinkEvent) + Send + 'static,
 ) -> Result<(Endpoint, Option<LinkTask>), Error> {
-    let listen = |address: String| move |source| mpquic_peer::Error::Listen { address, source };
+    let unusable = |address: String| move |source| Error::Local { address, source };
     match &settings.locals {
-        Locals::These(ips) => {
-            let locals: Vec<SocketAddr> = ips.iter().map(|ip| (*ip, 0).into()).collect();
-            let texts: Vec<_> = ips.iter().map(ToString::to_string).collect();
-            let endpoint = Endpoint::client(&locals).map_err(listen(texts.join(", ")))?;
+        Locals::These(given) => {
+            let locals: Vec<SocketAddr> = given.iter().map(|local| local.address()).collect();
+            let texts: Vec<_> = locals.iter().map(|local| local.ip().to_string()).collect();
+            let endpoint = Endpoint::client(&locals).map_err(unusable(texts.join(", ")))?;
             return Ok((endpoint, None));
         }
         Locals::All { metered } => {
-            let (endpoint, links) = mpquic_peer::all_links(&settings.server, metered, told).await?;
-            return Ok((endpoint, links));
+            let remotes = mpquic_peer::resolve(&settings.server).await?;
+            // No link leads to this very machine: the system knows the way.
+            let is_here = remotes.iter().all(|remote| remote.ip().is_loopback());
+            if !is_here || !metered.is_empty() {
+                match mpquic_peer::all_links(&settings.server, metered, told).await {
+                    Err(mpquic_peer::Error::NoLinks(_)) if is_here => {}
+                    bound => return Ok(bound?),
+                }
+            }
         }
         Locals::System => {}
     }
@@ -216,7 +334,7 @@ async fn bind(
         }
     }
     let failed = failed.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into());
-    Err(listen(locals[0].to_string())(failed).into())
+    Err(unusable(locals[0].to_string())(failed))
 }
 
 async fn greet(connection: &Connection, token: Option<&Token>) -> Result<Welcome, Error> {
@@ -260,6 +378,6 @@ fn unwelcome(connection: &Connection, server: &str, otherwise: &str) -> Error {
     error
 }
 
-pub(crate) fn unexpected(answer: &Option<Answer>) -> Error {
+pub(crate) fn unexpected(answer: &Answer) -> Error {
     Error::Malformed(format!("{answer:?} is no answer to this"))
 }

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use mpquic::{ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError};
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt};
 
 use crate::error::Error;
 use crate::part::Part;
@@ -67,14 +67,26 @@ impl Source {
             return Ok(false);
         }
         let mut sum = Sha256::new();
-        self.at = hash(&mut self.file, have, &mut sum).await?;
-        if self.at == have && sum.clone().finalize()[..] == digest.0 {
-            self.sum = sum;
-            return Ok(true);
+        if hash(&mut self.file, have, &mut sum).await? == have {
+            return self.go_on(have, sum, digest).await;
         }
-        tokio::io::AsyncSeekExt::rewind(&mut self.file).await?;
-        self.at = 0;
+        self.file.rewind().await?;
         Ok(false)
+    }
+
+    /// Goes on behind the first `have` bytes, which have this hash, if they have this digest; else at the beginning.
+    pub(crate) async fn go_on(
+        &mut self,
+        have: u64,
+        sum: Sha256,
+        digest: Digest,
+    ) -> io::Result<bool> {
+        let same = sum.clone().finalize()[..] == digest.0;
+        if same {
+            (self.sum, self.at) = (sum, have);
+        }
+        self.file.seek(io::SeekFrom::Start(self.at)).await?;
+        Ok(same)
     }
 
     /// Where it goes on.
@@ -92,13 +104,18 @@ impl Source {
             let left = usize::try_from(self.size - self.at).unwrap_or(usize::MAX);
             let mut chunk = BytesMut::with_capacity(CHUNK.min(left));
             let mut file = (&mut self.file).take(CHUNK.min(left) as u64);
-            let count = file.read_buf(&mut chunk).await.map_err(NotSent::File)?;
-            if count == 0 {
+            let read = match file.read_buf(&mut chunk).await {
+                Ok(0) => {
+                    let why = format!("it became shorter than {} bytes meanwhile", self.size);
+                    Err(io::Error::other(why))
+                }
+                read => read,
+            };
+            let count = read.map_err(|error| {
                 // The stream must not end as if all were there.
                 let _ = stream.reset(BROKEN);
-                let why = format!("it became shorter than {} bytes meanwhile", self.size);
-                return Err(NotSent::File(io::Error::other(why)));
-            }
+                NotSent::File(error)
+            })?;
             self.sum.update(&chunk);
             self.at += count as u64;
             let written = stream.write_chunk(chunk.freeze()).await;
@@ -120,18 +137,18 @@ pub(crate) enum NotReceived {
     Stream(Error),
     /// The file cannot be written: what is there is in the way.
     File(io::Error),
+    /// The other side cannot read its file to its end.
+    Cut,
     /// The SHA-256 is another one.
     Damaged,
 }
 
 impl From<ReadError> for NotReceived {
     fn from(error: ReadError) -> Self {
-        Self::Stream(match error {
-            ReadError::Reset(BROKEN) => {
-                Error::Lost("the other side cannot read the file to its end".to_owned())
-            }
-            error => error.into(),
-        })
+        match error {
+            ReadError::Reset(BROKEN) => Self::Cut,
+            error => Self::Stream(error.into()),
+        }
     }
 }
 

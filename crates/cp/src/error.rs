@@ -3,11 +3,11 @@
 use std::io;
 use std::path::Path;
 
-use mpquic::{ConnectionError, ReadError, ReadExactError, StoppedError, WriteError};
+use mpquic::{ConnectionError, Escaped, ReadError, ReadExactError, StoppedError, WriteError};
 use thiserror::Error;
 
 use crate::name::{BadName, Name};
-use crate::wire::{Refusal, RefusalKind, Unread};
+use crate::wire::{Omission, Refusal, RefusalKind, Unread};
 
 /// Why a transfer did not take place, or a server does not run.
 #[derive(Debug, Error)]
@@ -23,13 +23,24 @@ pub enum Error {
     #[error(transparent)]
     Name(#[from] BadName),
     /// The server does not take this client.
-    #[error("{server} refuses this client: {why}")]
+    #[error("{server} refuses this client: {}", Escaped::new(why))]
     Unwelcome {
         /// The server.
         server: String,
         /// Why.
         why: String,
     },
+    /// A local address cannot be used.
+    #[error("cannot send from {address}: {source}")]
+    Local {
+        /// Which.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server takes no files.
+    #[error("this server is read-only")]
+    ReadOnly,
     /// The server does not do what it was asked for.
     #[error("{name}: {refusal}")]
     Refused {
@@ -49,12 +60,18 @@ pub enum Error {
     /// Another transfer writes the same file.
     #[error("{0}: another transfer writes it")]
     Busy(String),
+    /// A file of this side was changed after that of the server.
+    #[error("{0}: the file here is newer: --overwrite replaces it")]
+    Newer(String),
     /// What arrived is not what was sent: its SHA-256 is another one.
     #[error("{0}: damaged on its way: the SHA-256 is wrong; what was there is given up")]
     Damaged(Name),
     /// The connection broke.
-    #[error("the connection is lost: {0}; the same command goes on where it stopped")]
+    #[error("the connection is lost: {0}")]
     Lost(String),
+    /// The other side cannot read a file to its end.
+    #[error("{0}: the other side cannot read it to its end")]
+    Cut(Name),
     /// The peer does not keep to the protocol.
     #[error("the other side makes no sense: {0}")]
     Malformed(String),
@@ -85,8 +102,10 @@ pub enum Exit {
     Lost = 9,
     /// The contents were damaged.
     Damaged = 10,
-    /// Stopped by Ctrl-C: 128 and the number of SIGINT, as in shells.
-    Stopped = 130,
+    /// Something of a folder was left out because of an error or a rule; all else is there. As rsync has it.
+    Partial = 23,
+    /// Something of a folder was gone before it was copied; all else is there. As rsync has it.
+    Vanished = 24,
 }
 
 impl Error {
@@ -104,6 +123,35 @@ impl Error {
         }
     }
 
+    /// Whether another connection may do better: the server cannot be reached now, or was lost.
+    pub fn is_passing(&self) -> bool {
+        matches!(self.exit(), Exit::Lost | Exit::Unreachable)
+    }
+
+    /// What is left out, if this concerns one file of many: the others are copied all the same.
+    pub(crate) fn omission(&self) -> Option<Omission> {
+        let omission = |omitted: &dyn std::fmt::Display, why: &dyn std::fmt::Display| {
+            Some(Omission::new(omitted, why))
+        };
+        match self {
+            Self::Refused { name, refusal } => match refusal.kind {
+                RefusalKind::Full | RefusalKind::Malformed => None,
+                RefusalKind::Missing => Some(Omission {
+                    vanished: true,
+                    ..Omission::new(name.as_str(), refusal)
+                }),
+                _ => omission(&name.as_str(), refusal),
+            },
+            Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => None,
+            Self::File { path, source } => Some(Omission::by(path, source)),
+            Self::Busy(path) => omission(path, &"another transfer writes it"),
+            Self::Newer(path) => omission(path, &"the file here is newer: --overwrite replaces it"),
+            Self::Damaged(name) => omission(&name.as_str(), &"damaged on its way"),
+            Self::Cut(name) => omission(&name.as_str(), &"it cannot be read to its end"),
+            _ => None,
+        }
+    }
+
     /// The exit code that tells it.
     pub fn exit(&self) -> Exit {
         match self {
@@ -118,15 +166,19 @@ impl Error {
                 mpquic_peer::Error::File { .. } | mpquic_peer::Error::Setting(_) => Exit::Usage,
                 _ => Exit::Other,
             },
+            Self::Local { .. } => Exit::Other,
             Self::Argument(_) | Self::Name(_) => Exit::Usage,
             Self::Unwelcome { .. } => Exit::Unwelcome,
             Self::Refused { refusal, .. } => match refusal.kind {
                 RefusalKind::Missing | RefusalKind::Denied => Exit::Denied,
-                RefusalKind::Storage | RefusalKind::Busy => Exit::Storage,
+                RefusalKind::Storage | RefusalKind::Full | RefusalKind::Busy => Exit::Storage,
                 RefusalKind::Damaged => Exit::Damaged,
-                RefusalKind::Malformed => Exit::Other,
+                RefusalKind::Newer => Exit::Partial,
+                RefusalKind::Malformed | RefusalKind::Limit => Exit::Other,
             },
-            Self::File { .. } | Self::Busy(_) => Exit::Storage,
+            Self::ReadOnly => Exit::Denied,
+            Self::File { .. } | Self::Busy(_) | Self::Cut(_) => Exit::Storage,
+            Self::Newer(_) => Exit::Partial,
             Self::Damaged(_) => Exit::Damaged,
             Self::Lost(_) => Exit::Lost,
             Self::Malformed(_) => Exit::Other,

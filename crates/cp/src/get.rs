@@ -1,132 +1,142 @@
 //! From the server to this machine: a file, or a folder with all that is below it.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 
-use crate::client::{Client, unexpected};
+use crate::client::{Client, CopyOptions, List, unexpected};
 use crate::content::{self, NotReceived, hash};
 use crate::error::Error;
 use crate::name::Name;
 use crate::part::{NoPart, Part};
 use crate::progress::Progress;
-use crate::tree::{self, blocking};
-use crate::wire::{self, Answer, Digest, Entry, Kind, Request};
+use crate::tree::{self, Hidden, blocking};
+use crate::wire::{Answer, Digest, Entry, Kind, Request};
 
 impl Client {
     /// Gets `name` to `local`: into it, if that ends with a separator, is `.` or `..`, or is a folder and `name` a file; else to that name.
-    /// What is there already is not transferred again; a file with other contents is replaced when the new one is complete.
+    /// What is there already is not transferred again; a file with other contents is replaced when the new one is complete, unless it was
+    /// changed later than the server's.
+    ///
+    /// What of a folder cannot be had is left out, and told to `progress`; all else is copied.
     ///
     /// # Errors
     ///
-    /// If there is no such file, a file cannot be written, or the connection breaks. What was transferred of a file stays beside its place
-    /// as `NAME.mpquic.part` then, unless the disk is the reason.
+    /// If there is no such file or folder, the disk is full, or the connection breaks. What was transferred of a file stays beside its place
+    /// under a hidden name then, unless the disk is the reason.
     pub async fn get(
         &self,
         name: &Name,
         local: &Path,
+        options: &CopyOptions,
         progress: &Arc<Progress>,
     ) -> Result<(), Error> {
         let mut entries = Vec::new();
         let collect = |entry: Entry| entries.push(entry);
-        self.list(name, true, collect).await?;
+        let what = List {
+            deep: true,
+            links: options.links,
+        };
+        self.list(name, what, progress, collect).await?;
         let first = entries.first();
         let first = first.ok_or_else(|| Error::Malformed("an empty listing".to_owned()))?;
-        // Whatever is there of a folder already, the same command means the same place: it goes on where it stopped.
-        let named = local.as_os_str().to_string_lossy();
-        let into = named.ends_with(['/', '\\'])
-            || local.file_name().is_none()
-            || (first.kind == Kind::File && local.is_dir());
-        let (base, target) = match (into, name.last(), local.file_name()) {
-            (true, Some(last), _) => (local, last.parse()?),
-            // The whole of the server's folder has no name.
-            (true, None, _) | (false, None, _) => (local, Name::default()),
-            (false, Some(_), Some(file)) => {
-                let file = file.to_str();
-                let file =
-                    file.ok_or_else(|| Error::Argument(format!("{}: not UTF-8", local.display())))?;
-                (
-                    local.parent().unwrap_or_else(|| Path::new("")),
-                    file.parse()?,
-                )
-            }
-            (false, Some(_), None) => {
-                return Err(Error::Argument(format!(
-                    "{}: no name of a file",
-                    local.display()
-                )));
-            }
-        };
-        let base = if base.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            base
-        };
-        let is_file = first.kind == Kind::File;
+        let is_folder = first.kind == Kind::Folder;
+        if !is_folder && entries.len() > 1 {
+            let why = "a file with others below it";
+            return Err(Error::Malformed(why.to_owned()));
+        }
+        let (base, target) = place(name, local, is_folder)?;
         let dir = blocking({
-            let base = base.to_owned();
+            let base = base.clone();
             move || {
                 std::fs::create_dir_all(&base)?;
                 tree::open(&base)
             }
         });
-        let dir = dir.await.map_err(|error| Error::file(base, error))?;
-
+        let dir = dir.await.map_err(|error| Error::file(&base, error))?;
+        let to = Arc::new(To {
+            dir,
+            base,
+            options: *options,
+            top: target.clone(),
+        });
         let mut files = Vec::new();
-        for entry in entries {
-            let to = below(&entry.name, name, &target)?;
-            if is_file != (entry.kind == Kind::File && entry.name == *name) && is_file {
-                return Err(Error::Malformed("a file with others below it".to_owned()));
+        let mut locked = Vec::new();
+        for mut entry in entries {
+            if !options.permissions {
+                entry.mode = None;
             }
+            let target = below(&entry.name, name, &target)?;
             match entry.kind {
-                Kind::File => {
-                    progress.expect(entry.size);
-                    files.push((entry, to));
-                }
+                Kind::File => progress.expect(entry.size),
+                Kind::Link => {}
                 Kind::Folder => {
-                    let made = blocking({
-                        let (dir, to) = (Arc::clone(&dir), to.clone());
-                        move || dir.create_dir_all(to.path())
-                    });
-                    made.await
-                        .map_err(|error| Error::file(&base.join(to.path()), error))?;
+                    if let Err(error) = to.make_folder(&target, entry.mode.map(open_mode)).await {
+                        tell(error, &target == &to.top, progress)?;
+                    } else if let Some(mode) = entry.mode.filter(|mode| *mode != open_mode(*mode)) {
+                        locked.push((target, mode));
+                    }
+                    continue;
                 }
+            }
+            files.push((entry, target));
+        }
+        let single = !is_folder;
+        self.each(files, |client, (entry, target)| {
+            let (to, progress) = (Arc::clone(&to), Arc::clone(progress));
+            async move {
+                let done = match entry.kind {
+                    Kind::Link => to.make_link(&entry, &target, &progress).await,
+                    _ => client.get_file(entry, target, &to, &progress).await,
+                };
+                done.or_else(|error| tell(error, single, &progress))
+            }
+        })
+        .await?;
+        // What may not be written could not have been filled; those inside before those around them.
+        for (target, mode) in locked.into_iter().rev() {
+            if let Err(error) = to.make_folder(&target, Some(mode)).await {
+                tell(error, false, progress)?;
             }
         }
-        let base: Arc<Path> = base.into();
-        self.each(files, |client, (entry, to)| {
-            let (dir, base, progress) = (Arc::clone(&dir), Arc::clone(&base), Arc::clone(progress));
-            async move { client.get_file(entry, to, &dir, &base, &progress).await }
-        })
-        .await
+        Ok(())
     }
 
     async fn get_file(
         &self,
         entry: Entry,
-        to: Name,
-        dir: &Arc<Dir>,
-        base: &Path,
+        target: Name,
+        to: &To,
         progress: &Progress,
     ) -> Result<(), Error> {
-        let local = base.join(to.path());
-        let here = |error| Error::file(&local, error);
+        let dir = &to.dir;
+        let here = |error| to.error(&target, error);
         // What has the size of the server's may be the same.
-        if let Some(digest) = whole(dir, &to, entry.size).await.map_err(here)? {
+        if let Some(digest) = whole(dir, &target, entry.size).await.map_err(here)? {
             let asked = self.ask(&entry.name, entry.size, Some(digest)).await?;
             if asked.from == entry.size && asked.size == entry.size {
+                if let Some(mode) = entry.mode {
+                    to.set_mode(&target, mode).await?;
+                }
                 progress.resumed(entry.size);
                 progress.file_done(true);
                 return Ok(());
             }
         }
-        let mut part = match Part::open(dir, &to).await {
+        if !to.options.overwrite && to.is_newer(&target, entry.modified).await? {
+            return Err(Error::Newer(to.path(&target).display().to_string()));
+        }
+        let private = entry.mode.is_some();
+        let mut part = match Part::open(dir, &target, private).await {
             Ok(part) => part,
             Err(NoPart::Io(error)) => return Err(here(error)),
-            Err(NoPart::Busy) => return Err(Error::Busy(local.display().to_string())),
+            Err(NoPart::Busy) => {
+                return Err(Error::Busy(to.path(&target).display().to_string()));
+            }
         };
         let digest = (part.len() > 0).then(|| part.digest());
         let mut asked = match self.ask(&entry.name, part.len(), digest).await {
@@ -148,12 +158,17 @@ impl Client {
             }
         }
         progress.resumed(asked.from);
+        let mode = asked.mode.filter(|_| to.options.permissions);
         let count = |bytes| progress.moved(bytes);
         match content::receive(&mut part, asked.size, &mut asked.recv, count).await {
-            Ok(()) => part.commit(asked.modified).await.map_err(here)?,
+            Ok(()) => part.commit(asked.modified, mode).await.map_err(here)?,
             Err(NotReceived::Stream(error)) => {
                 part.keep().await;
                 return Err(error);
+            }
+            Err(NotReceived::Cut) => {
+                part.keep().await;
+                return Err(Error::Cut(entry.name));
             }
             Err(NotReceived::File(error)) => {
                 part.discard().await;
@@ -170,30 +185,153 @@ impl Client {
 
     /// Asks for a file, of which `have` bytes with this digest are here.
     async fn ask(&self, name: &Name, have: u64, digest: Option<Digest>) -> Result<Asked, Error> {
-        let (mut send, mut recv) = self.connection.open_bi().await?;
         let request = Request::Get {
             name: name.clone(),
             have,
             digest,
         };
-        wire::send(&mut send, &request).await?;
-        // It fails only if it is ended already.
-        let _ = send.finish();
-        match wire::receive(&mut recv).await? {
-            Some(Answer::Content {
+        let (_, recv, answer) = self.request(&request, true).await?;
+        match answer {
+            Answer::Content {
                 size,
                 from,
                 modified,
-            }) => Ok(Asked {
+                mode,
+            } => Ok(Asked {
                 recv,
                 size,
                 from,
                 modified,
+                mode,
             }),
-            Some(Answer::Refused(refusal)) => Err(Error::refused(name, refusal)),
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Where things go, and how.
+struct To {
+    dir: Arc<Dir>,
+    base: PathBuf,
+    options: CopyOptions,
+    /// What is copied, as a whole.
+    top: Name,
+}
+
+impl To {
+    fn path(&self, name: &Name) -> PathBuf {
+        match name.last() {
+            Some(_) => self.base.join(name.path()),
+            None => self.base.clone(),
+        }
+    }
+
+    fn error(&self, name: &Name, error: io::Error) -> Error {
+        Error::file(&self.path(name), error)
+    }
+
+    /// Does what may wait for the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        name: &Name,
+        work: impl FnOnce(&Dir, &Name) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (dir, own) = (Arc::clone(&self.dir), name.clone());
+        let done = blocking(move || work(&dir, &own)).await;
+        done.map_err(|error| self.error(name, error))
+    }
+
+    async fn make_folder(&self, name: &Name, mode: Option<u32>) -> Result<(), Error> {
+        self.blocking(name, move |dir, name| tree::make_folder(dir, name, mode))
+            .await
+    }
+
+    async fn set_mode(&self, name: &Name, mode: u32) -> Result<(), Error> {
+        self.blocking(name, move |dir, name| tree::set_mode_of(dir, name, mode))
+            .await
+    }
+
+    async fn is_newer(&self, name: &Name, than: Option<u64>) -> Result<bool, Error> {
+        self.blocking(name, move |dir, name| Ok(tree::is_newer(dir, name, than)))
+            .await
+    }
+
+    /// Makes a link, if it leads to a place in what is copied.
+    async fn make_link(
+        &self,
+        entry: &Entry,
+        name: &Name,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let target = entry.target.clone().unwrap_or_default();
+        // In the folder that is copied; a link by itself may lead to what is beside it.
+        let depth = match self.top == *name {
+            true => 0,
+            false => name.depth() - self.top.last().map_or(0, |_| self.top.depth() + 1),
+        };
+        if !tree::leads_inside(depth, &target) {
+            let why = io::Error::other("a link that leads out of the folder");
+            return Err(self.error(name, why));
+        }
+        if !self.options.overwrite && self.is_newer(name, entry.modified).await? {
+            return Err(Error::Newer(self.path(name).display().to_string()));
+        }
+        self.blocking(name, move |dir, name| tree::make_link(dir, name, &target))
+            .await?;
+        progress.file_done(false);
+        Ok(())
+    }
+}
+
+/// The permissions of a folder that is still to be filled.
+pub(crate) const fn open_mode(mode: u32) -> u32 {
+    mode | 0o700
+}
+
+/// An error of what was asked for ends it; that of one thing of many is told, and the others go on.
+pub(crate) fn tell(error: Error, single: bool, progress: &Progress) -> Result<(), Error> {
+    match error.omission() {
+        Some(omission) if !single => {
+            progress.omit(&omission);
+            Ok(())
+        }
+        _ => Err(error),
+    }
+}
+
+/// The folder of this machine, and the name below it, to which `name` goes.
+fn place(name: &Name, local: &Path, is_folder: bool) -> Result<(PathBuf, Name), Error> {
+    // Whatever is there of a folder already, the same command means the same place: it goes on where it stopped.
+    let named = local.as_os_str().to_string_lossy();
+    let into = named.ends_with(['/', '\\'])
+        || local.file_name().is_none()
+        || (!is_folder && local.is_dir());
+    let (base, target) = match (into, name.last(), local.file_name()) {
+        (true, Some(last), _) => (local, last.parse()?),
+        // The whole of the server's folder has no name.
+        (true, None, _) | (false, None, _) => (local, Name::default()),
+        (false, Some(_), Some(file)) => {
+            let file = file.to_str();
+            let file =
+                file.ok_or_else(|| Error::Argument(format!("{}: not UTF-8", local.display())))?;
+            (
+                local.parent().unwrap_or_else(|| Path::new("")),
+                file.parse()?,
+            )
+        }
+        (false, Some(_), None) => {
+            return Err(Error::Argument(format!(
+                "{}: no name of a file",
+                local.display()
+            )));
+        }
+    };
+    let base = if base.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        base
+    };
+    Ok((base.to_owned(), target))
 }
 
 /// The answer to a request for a file; its contents follow.
@@ -202,6 +340,7 @@ struct Asked {
     size: u64,
     from: u64,
     modified: Option<u64>,
+    mode: Option<u32>,
 }
 
 /// Where an entry below `name` goes that is to be `target`.
@@ -217,12 +356,12 @@ fn below(entry: &Name, name: &Name, target: &Name) -> Result<Name, Error> {
 }
 
 /// The digest of a file that is there under its name, if it has this size.
-async fn whole(dir: &Arc<Dir>, name: &Name, size: u64) -> std::io::Result<Option<Digest>> {
+async fn whole(dir: &Arc<Dir>, name: &Name, size: u64) -> io::Result<Option<Digest>> {
     let opened = blocking({
         let (dir, name) = (Arc::clone(dir), name.clone());
         move || match tree::entry(&dir, &name) {
             Ok(entry) if entry.kind == Kind::File && entry.size == size => {
-                tree::read(&dir, &name).map(Some)
+                tree::read(&dir, &name, &Hidden::default()).map(Some)
             }
             // What is there is in the way, or nothing is: this shows when the file is to be written.
             _ => Ok(None),

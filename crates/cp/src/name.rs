@@ -3,11 +3,15 @@
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
+use mpquic::Escaped;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-/// What the name of a transfer that is not complete ends with.
-pub(crate) const PART: &str = ".mpquic.part";
+/// Around the hexadecimal digits in the name of a file that is not complete.
+const SCRATCH: (&str, &str) = (".mpquic-", ".part");
+/// How many digits: nobody has a file of this name by chance.
+const DIGITS: usize = 32;
 /// As long as a path may be on Linux, bytes (`PATH_MAX`).
 const LONGEST: usize = 4096;
 
@@ -60,10 +64,44 @@ impl Name {
         Path::new(if self.0.is_empty() { "." } else { &self.0 })
     }
 
-    /// Where it is while it is not complete.
-    pub(crate) fn part(&self) -> PathBuf {
-        PathBuf::from(format!("{}{PART}", self.0))
+    /// The folder that it is in.
+    pub(crate) fn folder(&self) -> Self {
+        Self(
+            self.0
+                .rsplit_once('/')
+                .map_or("", |(folder, _)| folder)
+                .to_owned(),
+        )
     }
+
+    /// How many folders lead to it.
+    pub(crate) fn depth(&self) -> usize {
+        self.0.matches('/').count()
+    }
+
+    /// Where it is while it is not complete: in the same folder, under a name of the same length whatever its own is, so that a name
+    /// as long as the file system takes has room for it.
+    pub(crate) fn part(&self) -> PathBuf {
+        let digest = Sha256::digest(self.last().unwrap_or_default());
+        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (before, after) = SCRATCH;
+        let scratch = format!("{before}{}{after}", &digits[..DIGITS]);
+        self.folder().path().join(scratch)
+    }
+}
+
+/// Whether a file has the name of one that is not complete.
+pub(crate) fn is_scratch(last: &str) -> bool {
+    let (before, after) = SCRATCH;
+    let digits = last
+        .strip_prefix(before)
+        .and_then(|rest| rest.strip_suffix(after));
+    digits.is_some_and(|digits| {
+        digits.len() == DIGITS
+            && digits
+                .bytes()
+                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    })
 }
 
 /// For a terminal: without control characters.
@@ -72,14 +110,7 @@ impl fmt::Display for Name {
         if self.0.is_empty() {
             return f.write_str(".");
         }
-        for character in self.0.chars() {
-            if character.is_control() {
-                write!(f, "{}", character.escape_default())?;
-            } else {
-                write!(f, "{character}")?;
-            }
-        }
-        Ok(())
+        Escaped::new(&self.0).fmt(f)
     }
 }
 
@@ -102,7 +133,7 @@ impl std::str::FromStr for Name {
                 (Some(Component::Normal(normal)), None) if normal == part => {}
                 _ => return Err(outside()),
             }
-            if part.ends_with(PART) {
+            if is_scratch(part) {
                 return Err(BadName::Part(text.to_owned()));
             }
             if !name.is_empty() {
@@ -148,8 +179,17 @@ mod tests {
             let refused = text.parse::<Name>();
             assert_eq!(refused, Err(BadName::Outside(text.to_owned())));
         }
-        let part = "a/b.mpquic.part";
+        let part = "a/.mpquic-0123456789abcdef0123456789abcdef.part";
         assert_eq!(part.parse::<Name>(), Err(BadName::Part(part.to_owned())));
+        // A user's own names.
+        for text in [
+            "b.mpquic.part",
+            ".mpquic-1.part",
+            ".mpquic-.part",
+            ".mpquic-",
+        ] {
+            assert!(text.parse::<Name>().is_ok(), "{text}");
+        }
         assert_eq!("a".repeat(5000).parse::<Name>(), Err(BadName::Long(5000)));
     }
 
@@ -164,7 +204,14 @@ mod tests {
     fn parts_and_paths() {
         let name: Name = "a/b".parse().unwrap();
         assert_eq!(name.last(), Some("b"));
-        assert_eq!(name.part(), Path::new("a/b.mpquic.part"));
+        let part = name.part();
+        assert_eq!(part.parent(), Some(Path::new("a")));
+        assert!(is_scratch(part.file_name().unwrap().to_str().unwrap()));
+        assert_ne!(part, "a/c".parse::<Name>().unwrap().part());
+        let long: Name = "n".repeat(255).parse().unwrap();
+        assert_eq!(long.part().file_name().unwrap().len(), 45);
+        assert_eq!((name.folder().as_str(), name.depth()), ("a", 1));
+        assert_eq!((long.folder().as_str(), long.depth()), ("", 0));
         assert_eq!(name.join("c").unwrap().as_str(), "a/b/c");
         assert!(name.join("..").is_err());
         assert_eq!(Name::default().path(), Path::new("."));

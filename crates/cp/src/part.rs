@@ -12,10 +12,10 @@ use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use crate::content::hash;
 use crate::name::Name;
-use crate::tree::blocking;
+use crate::tree::{self, blocking};
 use crate::wire::Digest;
 
-/// `NAME.mpquic.part`, locked against other transfers for as long as this lives.
+/// A hidden file in the folder of the name, locked against other transfers for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Part {
     dir: Arc<Dir>,
@@ -42,12 +42,13 @@ impl From<io::Error> for NoPart {
 }
 
 impl Part {
-    /// Takes up what an earlier transfer left, or begins anew. Makes the folders that lead there.
-    pub(crate) async fn open(dir: &Arc<Dir>, name: &Name) -> Result<Self, NoPart> {
+    /// Takes up what an earlier transfer left, or begins anew. Makes the folders that lead there. A `private` one, whose permissions come
+    /// when it is complete, can be read by its owner only until then.
+    pub(crate) async fn open(dir: &Arc<Dir>, name: &Name, private: bool) -> Result<Self, NoPart> {
         let path = name.part();
         let file = blocking({
             let (dir, path, name) = (Arc::clone(dir), path.clone(), name.clone());
-            move || open_locked(&dir, &path, &name)
+            move || open_locked(&dir, &path, &name, private)
         })
         .await?;
         let mut file = File::from_std(file);
@@ -89,9 +90,9 @@ impl Part {
     }
 
     /// Gives the file its name. If that fails, nothing is left of it.
-    pub(crate) async fn commit(self, modified: Option<u64>) -> io::Result<()> {
+    pub(crate) async fn commit(self, modified: Option<u64>, mode: Option<u32>) -> io::Result<()> {
         let (dir, path) = (Arc::clone(&self.dir), self.path.clone());
-        let done = self.rename(modified).await;
+        let done = self.rename(modified, mode).await;
         if done.is_err() {
             // What cannot be removed either is no beginning of the file to the next transfer.
             let _ = blocking(move || dir.remove_file(path)).await;
@@ -99,7 +100,7 @@ impl Part {
         done
     }
 
-    async fn rename(mut self, modified: Option<u64>) -> io::Result<()> {
+    async fn rename(mut self, modified: Option<u64>, mode: Option<u32>) -> io::Result<()> {
         self.file.flush().await?;
         // A name for what a crash of the machine would leave empty is worse than none.
         self.file.sync_all().await?;
@@ -110,6 +111,10 @@ impl Part {
                 let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
                 // A time that the file system does not take is no reason to lose the contents.
                 let _ = time.map(|time| file.set_modified(time));
+            }
+            if let Some(mode) = mode {
+                // Nor is a file system without permissions.
+                let _ = tree::set_mode(&file, mode);
             }
             dir.rename(&from, &dir, to.path())
         })
@@ -131,15 +136,23 @@ impl Part {
     }
 }
 
-fn open_locked(dir: &Dir, path: &std::path::Path, name: &Name) -> Result<std::fs::File, NoPart> {
-    if let Some(folder) = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
-        dir.create_dir_all(folder)?;
+fn open_locked(
+    dir: &Dir,
+    path: &std::path::Path,
+    name: &Name,
+    private: bool,
+) -> Result<std::fs::File, NoPart> {
+    let folder = name.folder();
+    if folder.last().is_some() {
+        dir.create_dir_all(folder.path())?;
     }
-    if dir.is_dir(name.path()) {
-        return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+    match dir.metadata(name.path()) {
+        Ok(there) if there.is_dir() => {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory).into());
+        }
+        // Better now than when all of it is here.
+        Err(error) if error.kind() == io::ErrorKind::InvalidFilename => return Err(error.into()),
+        _ => {}
     }
     if dir
         .symlink_metadata(path)
@@ -150,6 +163,12 @@ fn open_locked(dir: &Dir, path: &std::path::Path, name: &Name) -> Result<std::fs
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
+    #[cfg(unix)]
+    if private {
+        use cap_std::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    let _ = private;
     let file = dir.open_with(path, &options)?.into_std();
     match file.try_lock() {
         Ok(()) => {}
@@ -186,38 +205,47 @@ mod tests {
     #[tokio::test]
     async fn it_goes_on_where_it_stopped_and_has_its_name_when_it_is_complete() {
         let (folder, dir, name) = place();
-        let mut part = Part::open(&dir, &name).await.unwrap();
+        let mut part = Part::open(&dir, &name, true).await.unwrap();
         part.append(b"first ").await.unwrap();
         part.file.flush().await.unwrap();
-        assert!(matches!(Part::open(&dir, &name).await, Err(NoPart::Busy)));
+        assert!(matches!(
+            Part::open(&dir, &name, true).await,
+            Err(NoPart::Busy)
+        ));
         drop(part);
         assert!(!folder.path().join("deep/file").exists());
 
-        let mut part = Part::open(&dir, &name).await.unwrap();
+        let mut part = Part::open(&dir, &name, true).await.unwrap();
         assert_eq!(part.len(), 6);
         part.append(b"second").await.unwrap();
         let whole: [u8; 32] = Sha256::digest(b"first second").into();
         assert_eq!(part.digest(), Digest(whole));
-        part.commit(Some(1_000_000)).await.unwrap();
+        part.commit(Some(1_000_000), Some(0o4640)).await.unwrap();
         let file = folder.path().join("deep/file");
         assert_eq!(std::fs::read(&file).unwrap(), b"first second");
         let modified = std::fs::metadata(&file).unwrap().modified().unwrap();
         let since = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap();
         assert_eq!(since, Duration::from_secs(1_000_000));
-        assert!(!folder.path().join("deep/file.mpquic.part").exists());
+        assert!(!folder.path().join(name.part()).exists());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o640, "set-user-ID does not travel");
+        }
     }
 
     #[tokio::test]
     async fn it_begins_anew_and_goes_away() {
         let (folder, dir, name) = place();
-        let mut part = Part::open(&dir, &name).await.unwrap();
+        let mut part = Part::open(&dir, &name, true).await.unwrap();
         part.append(b"a long beginning").await.unwrap();
         part.restart().await.unwrap();
         part.append(b"other").await.unwrap();
         let other: [u8; 32] = Sha256::digest(b"other").into();
         assert_eq!((part.len(), part.digest()), (5, Digest(other)));
         part.file.flush().await.unwrap();
-        let path = folder.path().join("deep/file.mpquic.part");
+        let path = folder.path().join(name.part());
         assert_eq!(std::fs::read(&path).unwrap(), b"other");
         part.discard().await;
         assert!(!path.exists());
@@ -231,11 +259,17 @@ mod tests {
         let (folder, dir, name) = place();
         let outside = tempfile::tempdir().unwrap();
         symlink(outside.path(), folder.path().join("deep")).unwrap();
-        assert!(matches!(Part::open(&dir, &name).await, Err(NoPart::Io(_))));
-        let link = folder.path().join("other.mpquic.part");
+        assert!(matches!(
+            Part::open(&dir, &name, true).await,
+            Err(NoPart::Io(_))
+        ));
+        let other: Name = "other".parse().unwrap();
+        let link = folder.path().join(other.part());
         symlink("inside", &link).unwrap();
-        let other = "other".parse().unwrap();
-        assert!(matches!(Part::open(&dir, &other).await, Err(NoPart::Io(_))));
+        assert!(matches!(
+            Part::open(&dir, &other, true).await,
+            Err(NoPart::Io(_))
+        ));
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
         assert!(!folder.path().join("inside").exists());
     }

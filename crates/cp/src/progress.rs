@@ -1,15 +1,30 @@
 //! How far a transfer is, for whoever shows it, and what came of it.
 
+use std::collections::HashSet;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mpquic::Connection;
 use serde::Serialize;
 
+use crate::error::Exit;
+use crate::wire::Omission;
+
+type Told = Box<dyn Fn(&Omission) + Send + Sync>;
+
 /// Counts of a transfer that runs. Another task may read them at any time.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Progress {
+    told: Option<Told>,
+    /// What was told, so that a transfer that goes on does not tell it again.
+    known: Mutex<HashSet<String>>,
+    omitted: AtomicU64,
+    vanished: AtomicU64,
+    /// Bytes that connections before this one transferred.
+    before: AtomicU64,
     files: AtomicU64,
     unchanged: AtomicU64,
     total: AtomicU64,
@@ -17,10 +32,69 @@ pub struct Progress {
     resumed: AtomicU64,
 }
 
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            files,
+            total,
+            moved,
+            ..
+        } = self;
+        write!(f, "Progress({files:?} files, {moved:?} of {total:?} bytes)")
+    }
+}
+
 impl Progress {
     /// Nothing so far.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Nothing so far. `told` is told of each thing that is left out.
+    pub fn telling(told: impl Fn(&Omission) + Send + Sync + 'static) -> Self {
+        Self {
+            told: Some(Box::new(told)),
+            ..Self::default()
+        }
+    }
+
+    /// Begins again, over another connection.
+    pub fn restart(&self) {
+        self.before
+            .fetch_add(self.moved.swap(0, Ordering::Relaxed), Ordering::Relaxed);
+        for count in [
+            &self.files,
+            &self.unchanged,
+            &self.total,
+            &self.resumed,
+            &self.omitted,
+            &self.vanished,
+        ] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// How much is not where it should be: nothing, [`Exit::Partial`], or [`Exit::Vanished`] if all that is missing was gone before it
+    /// was copied.
+    pub fn incomplete(&self) -> Option<Exit> {
+        let omitted = self.omitted.load(Ordering::Relaxed);
+        match omitted - self.vanished.load(Ordering::Relaxed).min(omitted) {
+            0 if omitted == 0 => None,
+            0 => Some(Exit::Vanished),
+            _ => Some(Exit::Partial),
+        }
+    }
+
+    pub(crate) fn omit(&self, omission: &Omission) {
+        self.omitted.fetch_add(1, Ordering::Relaxed);
+        self.vanished
+            .fetch_add(u64::from(omission.vanished), Ordering::Relaxed);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.insert(omission.omitted.clone())
+            && let Some(told) = &self.told
+        {
+            told(omission);
+        }
     }
 
     /// Bytes of all files that are known so far.
@@ -59,12 +133,16 @@ impl Progress {
 
     /// What came of it.
     pub fn summary(&self, took: Duration, paths: Vec<PathShare>) -> Summary {
+        let before = self.before.load(Ordering::Relaxed);
+        let resumed = self.resumed.load(Ordering::Relaxed);
         Summary {
             files: self.files(),
             unchanged: self.unchanged.load(Ordering::Relaxed),
             bytes: self.done(),
-            moved: self.moved.load(Ordering::Relaxed),
-            resumed: self.resumed.load(Ordering::Relaxed),
+            omitted: self.omitted.load(Ordering::Relaxed),
+            moved: before + self.moved.load(Ordering::Relaxed),
+            // What a connection before this one transferred was not there from an earlier transfer.
+            resumed: resumed.saturating_sub(before),
             seconds: took.as_secs_f64(),
             paths,
         }
@@ -110,6 +188,8 @@ pub struct Summary {
     pub files: u64,
     /// Of these, those that were so before.
     pub unchanged: u64,
+    /// What was left out.
+    pub omitted: u64,
     /// Bytes of all of them.
     pub bytes: u64,
     /// Of these, those that were transferred.

@@ -1,45 +1,41 @@
 //! From this machine to the server: a file, or a folder with all that is below it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use mpquic::{RecvStream, SendStream, StreamHints, WriteError};
+use mpquic::{StreamHints, WriteError};
 use tokio::fs::File;
-use tokio::time::{Duration, Instant, sleep};
 
-use crate::client::{Client, unexpected};
+use crate::client::{Client, CopyOptions, unexpected};
 use crate::content::{NotSent, Source};
 use crate::error::Error;
+use crate::get::{open_mode, tell};
 use crate::name::Name;
 use crate::progress::Progress;
-use crate::settings::IDLE;
-use crate::tree::{self, blocking};
-use crate::wire::{self, Answer, Digest, Entry, Kind, Refusal, RefusalKind, Request};
-
-/// How long to wait before a server whose file is taken is asked again.
-const AGAIN: Duration = Duration::from_millis(500);
+use crate::tree::{self, Hidden, Walk, Want, blocking};
+use crate::wire::{self, Answer, Entry, Kind, Listed, Refusal, RefusalKind, Request};
 
 impl Client {
     /// Puts `local` to `name` on the server; without one, or if it ends with `/`, under its own name. What the server has already is not
-    /// transferred again. `skip` is told what is left out: links that lead outside, and what is neither a file nor a folder.
+    /// transferred again; a file of its own with other contents is replaced, unless it was changed later.
+    ///
+    /// What of a folder cannot be read or written is left out, and told to `progress`; all else is copied.
     ///
     /// # Errors
     ///
-    /// If a file cannot be read, the server does not take it, or the connection breaks. What the server got of a file then stays there
-    /// as `NAME.mpquic.part`.
+    /// If a file that is put by itself cannot be read, the server does not take it, or the connection breaks. What the server got of a file
+    /// then stays there under a hidden name.
     pub async fn put(
         &self,
         local: &Path,
         name: Option<&str>,
+        options: &CopyOptions,
         progress: &Arc<Progress>,
-        mut skip: impl FnMut(String) + Send + 'static,
     ) -> Result<(), Error> {
         let here = |error| Error::file(local, error);
         if !self.is_writable() {
-            let why = "this server is read-only";
-            let refusal = Refusal::new(RefusalKind::Denied, why);
-            return Err(Error::refused(&Name::default(), refusal));
+            return Err(Error::ReadOnly);
         }
         let whole = std::path::absolute(local).map_err(here)?;
         let own = || -> Result<Name, Error> {
@@ -55,74 +51,142 @@ impl Client {
             }
             Some(name) => name.parse()?,
         };
-        let is_dir = tokio::fs::metadata(&whole).await.map_err(here)?.is_dir();
+        let metadata = match options.links {
+            true => tokio::fs::symlink_metadata(&whole).await,
+            false => tokio::fs::metadata(&whole).await,
+        };
+        let is_dir = metadata.map_err(here)?.is_dir();
         let (base, first) = if is_dir {
             (whole.as_path(), Name::default())
         } else {
             (whole.parent().unwrap_or_else(|| Path::new("/")), own()?)
         };
-        let walked = blocking({
+        let want = Want {
+            deep: true,
+            links: options.links,
+        };
+        let started = blocking({
             let (base, first) = (base.to_owned(), first.clone());
             move || {
                 let dir = tree::open(&base)?;
-                let mut entries = Vec::new();
-                let mut emit = |entry| {
-                    entries.push(entry);
-                    true
-                };
-                tree::walk(&dir, &first, true, &mut emit, &mut skip)?;
-                Ok::<_, std::io::Error>((dir, entries))
+                let walk = Walk::start(&dir, &Hidden::default(), &first, want)?;
+                Ok::<_, std::io::Error>((dir, walk))
             }
         });
-        let (dir, entries) = walked.await.map_err(here)?;
+        let (dir, walk) = started.await.map_err(here)?;
+        let from = Arc::new(Origin {
+            dir,
+            base: base.to_owned(),
+            options: *options,
+        });
         let mut files = Vec::new();
-        for entry in entries {
-            let to = if is_dir && !entry.name.as_str().is_empty() {
-                target.join(entry.name.as_str())?
+        let mut locked = Vec::new();
+        for mut entry in listed(walk, progress).await.map_err(here)? {
+            if !options.permissions {
+                entry.mode = None;
+            }
+            let to = if is_dir && entry.name.last().is_some() {
+                match target.join(entry.name.as_str()) {
+                    Ok(to) => to,
+                    Err(error) => {
+                        let omission = wire::Omission::new(entry.name.as_str(), error);
+                        progress.omit(&omission);
+                        continue;
+                    }
+                }
             } else {
                 target.clone()
             };
             match entry.kind {
-                Kind::Folder if to.last().is_none() => {}
-                Kind::Folder => self.make_folder(&to).await?,
-                Kind::File => {
-                    progress.expect(entry.size);
-                    files.push((entry, to));
+                Kind::File => progress.expect(entry.size),
+                Kind::Link => {}
+                Kind::Folder => {
+                    if to.last().is_some() {
+                        let made = self.make_folder(&to, entry.mode.map(open_mode)).await;
+                        made.or_else(|error| tell(error, to == target, progress))?;
+                        let mode = entry.mode.filter(|mode| *mode != open_mode(*mode));
+                        locked.extend(mode.map(|mode| (to, mode)));
+                    }
+                    continue;
                 }
             }
+            files.push((entry, to));
         }
-        let base: Arc<Path> = base.into();
         self.each(files, |client, (entry, to)| {
-            let (dir, base, progress) = (Arc::clone(&dir), Arc::clone(&base), Arc::clone(progress));
-            async move { client.put_file(&entry, &to, &dir, &base, &progress).await }
+            let (from, progress) = (Arc::clone(&from), Arc::clone(progress));
+            async move {
+                let done = match entry.kind {
+                    Kind::Link => client.put_link(&entry, &to, &from, &progress).await,
+                    _ => client.put_file(&entry, &to, &from, &progress).await,
+                };
+                done.or_else(|error| tell(error, !is_dir, &progress))
+            }
         })
-        .await
+        .await?;
+        // What may not be written could not have been filled; those inside before those around them.
+        for (to, mode) in locked.into_iter().rev() {
+            let made = self.make_folder(&to, Some(mode)).await;
+            made.or_else(|error| tell(error, false, progress))?;
+        }
+        Ok(())
     }
 
-    async fn make_folder(&self, name: &Name) -> Result<(), Error> {
-        let (mut send, mut recv) = self.connection.open_bi().await?;
-        wire::send(&mut send, &Request::Folder { name: name.clone() }).await?;
-        // It fails only if it is ended already.
-        let _ = send.finish();
-        done(name, wire::receive(&mut recv).await?)
+    async fn make_folder(&self, name: &Name, mode: Option<u32>) -> Result<(), Error> {
+        let name = name.clone();
+        let (.., answer) = self.request(&Request::Folder { name, mode }, true).await?;
+        done(&answer)
+    }
+
+    async fn put_link(
+        &self,
+        entry: &Entry,
+        to: &Name,
+        from: &Origin,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let request = Request::Link {
+            name: to.clone(),
+            target: entry.target.clone().unwrap_or_default(),
+            modified: entry.modified,
+            keep_newer: !from.options.overwrite,
+        };
+        let asked = self.request(&request, true).await;
+        let (.., answer) = asked.map_err(newer)?;
+        done(&answer)?;
+        progress.file_done(false);
+        Ok(())
     }
 
     async fn put_file(
         &self,
         entry: &Entry,
         to: &Name,
-        dir: &Arc<Dir>,
-        base: &Path,
+        from: &Origin,
         progress: &Progress,
     ) -> Result<(), Error> {
-        let local = base.join(entry.name.path());
+        let local = from.base.join(entry.name.path());
         let here = |error| Error::file(&local, error);
         let opened = blocking({
-            let (dir, name) = (Arc::clone(dir), entry.name.clone());
-            move || tree::read(&dir, &name)
+            let (dir, name) = (Arc::clone(&from.dir), entry.name.clone());
+            move || tree::read(&dir, &name, &Hidden::default())
         });
         let (file, entry) = opened.await.map_err(here)?;
-        let (mut send, mut recv, (have, digest, complete)) = self.offer(&entry, to).await?;
+        let request = Request::Put {
+            name: to.clone(),
+            size: entry.size,
+            modified: entry.modified,
+            mode: entry.mode.filter(|_| from.options.permissions),
+            keep_newer: !from.options.overwrite,
+        };
+        let (mut send, mut recv, answer) = self.request(&request, false).await.map_err(newer)?;
+        let Answer::Resume {
+            have,
+            digest,
+            complete,
+        } = answer
+        else {
+            return Err(unexpected(&answer));
+        };
         let mut source = Source::new(File::from_std(file), entry.size);
         let same = source.begins_with(have, digest).await.map_err(here)?;
         if complete && have == entry.size && (same || have == 0) {
@@ -134,11 +198,7 @@ impl Client {
         }
         if complete && same {
             // The beginning of another file: it is replaced as a whole.
-            return Err(unexpected(&Some(Answer::Resume {
-                have,
-                digest,
-                complete,
-            })));
+            return Err(unexpected(&answer));
         }
         let at = source.at();
         progress.resumed(at);
@@ -157,54 +217,58 @@ impl Client {
             Err(NotSent::Stream(error)) => return Err(error.into()),
             Err(NotSent::File(error)) => return Err(here(error)),
         }
-        done(to, wire::receive(&mut recv).await?)?;
+        match wire::receive(&mut recv).await? {
+            Some(Answer::Done) => {}
+            Some(Answer::Refused(refusal)) => return Err(newer(Error::refused(to, refusal))),
+            Some(other) => return Err(unexpected(&other)),
+            None => return Err(Error::Malformed("an empty answer".to_owned())),
+        }
         progress.file_done(false);
         Ok(())
     }
 }
 
-/// What the server has of a file: how much, with which digest, and whether it is there under its name.
-type Had = (u64, Digest, bool);
+/// What is copied from, and how.
+struct Origin {
+    dir: Arc<Dir>,
+    base: PathBuf,
+    options: CopyOptions,
+}
 
-impl Client {
-    /// Offers a file. A server that has not heard yet that an earlier connection is lost says that another transfer writes it: it is asked
-    /// again until it must have heard.
-    async fn offer(
-        &self,
-        entry: &Entry,
-        to: &Name,
-    ) -> Result<(SendStream, RecvStream, Had), Error> {
-        let patience = Instant::now() + IDLE + AGAIN;
-        loop {
-            let (mut send, mut recv) = self.connection.open_bi().await?;
-            let request = Request::Put {
-                name: to.clone(),
-                size: entry.size,
-                modified: entry.modified,
-            };
-            wire::send(&mut send, &request).await?;
-            match wire::receive(&mut recv).await? {
-                Some(Answer::Resume {
-                    have,
-                    digest,
-                    complete,
-                }) => return Ok((send, recv, (have, digest, complete))),
-                Some(Answer::Refused(refusal))
-                    if refusal.kind == RefusalKind::Busy && Instant::now() < patience =>
-                {
-                    sleep(AGAIN).await;
-                }
-                Some(Answer::Refused(refusal)) => return Err(Error::refused(to, refusal)),
-                other => return Err(unexpected(&other)),
+/// All that a walk finds; what it leaves out is told.
+async fn listed(mut walk: Walk, progress: &Progress) -> std::io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    while !walk.is_over() {
+        let batch = blocking(move || {
+            let batch = walk.batch();
+            Ok::<_, std::io::Error>((batch, walk))
+        });
+        let (found, rest) = batch.await?;
+        walk = rest;
+        for found in found {
+            match found {
+                Listed::Entry(entry) => entries.push(entry),
+                Listed::Omitted(omission) => progress.omit(&omission),
             }
         }
     }
+    Ok(entries)
 }
 
-fn done(name: &Name, answer: Option<Answer>) -> Result<(), Error> {
+/// With what to do about it.
+fn newer(error: Error) -> Error {
+    match error {
+        Error::Refused { name, refusal } if refusal.kind == RefusalKind::Newer => {
+            let why = "the file there is newer: --overwrite replaces it";
+            Error::refused(&name, Refusal::new(RefusalKind::Newer, why))
+        }
+        error => error,
+    }
+}
+
+fn done(answer: &Answer) -> Result<(), Error> {
     match answer {
-        Some(Answer::Done) => Ok(()),
-        Some(Answer::Refused(refusal)) => Err(Error::refused(name, refusal)),
-        other => Err(unexpected(&other)),
+        Answer::Done => Ok(()),
+        other => Err(unexpected(other)),
     }
 }

@@ -2,29 +2,32 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cap_std::fs::Dir;
 use mpquic::{ReadExactError, RecvStream, SendStream, StreamHints, VarInt};
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
-use tokio::sync::mpsc;
+use tokio::time::timeout;
 
-use crate::content::{self, BROKEN, NotReceived, NotSent, Source, hash};
+use crate::content::{self, NotReceived, NotSent, Source, hash};
 use crate::error::Error;
+use crate::limits::{self, Stamp};
 use crate::name::Name;
 use crate::part::{NoPart, Part};
-use crate::tree::{self, blocking};
-use crate::wire::{self, Answer, Digest, Entry, Kind, Refusal, RefusalKind, Request};
+use crate::tree::{self, Hidden, Walk, Want, blocking};
+use crate::wire::{self, Answer, Digest, Kind, Listed, Refusal, RefusalKind, Request};
 
 /// The code with which streams are stopped that the server does not read to their end; the answer says why.
 const ENOUGH: VarInt = VarInt::from_u32(3);
-/// Entries of a listing that wait for the network.
-const WAITING: usize = 256;
+/// How long a client may take for a request.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a server offers.
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) root: Arc<Dir>,
+    pub(crate) hidden: Hidden,
     pub(crate) writable: bool,
 }
 
@@ -32,20 +35,61 @@ pub(crate) struct Share {
 pub(crate) type Outcome = Result<String, Error>;
 
 /// Answers one stream.
-pub(crate) async fn answer(share: &Share, mut send: SendStream, mut recv: RecvStream) -> Outcome {
-    let request: Option<Request> = wire::receive(&mut recv).await?;
+pub(crate) async fn answer(
+    share: &Share,
+    limits: &limits::Share,
+    mut send: SendStream,
+    mut recv: RecvStream,
+) -> Outcome {
+    let received = timeout(PATIENCE, wire::receive::<Request>(&mut recv)).await;
+    let late = |_| Error::Malformed("a request that does not come to its end".to_owned());
+    let request = received.map_err(late)??;
+    let mut job = Job {
+        share,
+        limits,
+        send: &mut send,
+        recv: &mut recv,
+    };
+    let name = request.as_ref().map(Request::name).cloned();
     let done = match request {
         None => Err(Refusal::new(RefusalKind::Malformed, "an empty request").into()),
-        Some(Request::List { name, deep }) => list(share, &mut send, name, deep).await,
-        Some(Request::Get { name, have, digest }) => {
-            get(share, &mut send, name, have, digest).await
-        }
+        Some(Request::List {
+            name,
+            deep,
+            links,
+            omissions,
+        }) => job.list(&name, Want { deep, links }, omissions).await,
+        Some(Request::Get { name, have, digest }) => job.get(&name, have, digest).await,
         Some(Request::Put {
             name,
             size,
             modified,
-        }) => put(share, &mut send, &mut recv, name, size, modified).await,
-        Some(Request::Folder { name }) => folder(share, &mut send, name).await,
+            mode,
+            keep_newer,
+        }) => {
+            let offer = Offer {
+                size,
+                modified,
+                mode,
+                keep_newer,
+            };
+            job.put(&name, &offer).await
+        }
+        Some(Request::Folder { name, mode }) => job.folder(&name, mode).await,
+        Some(Request::Link {
+            name,
+            target,
+            modified,
+            keep_newer,
+        }) => {
+            let offer = Offer {
+                size: 0,
+                modified,
+                mode: None,
+                keep_newer,
+            };
+            job.link(&name, target, &offer).await
+        }
     };
     match done {
         Ok(text) => {
@@ -58,7 +102,7 @@ pub(crate) async fn answer(share: &Share, mut send: SendStream, mut recv: RecvSt
             let _ = send.finish();
             // Who is still sending reads the answer then.
             let _ = recv.stop(ENOUGH);
-            Err(Error::refused(&Name::default(), refusal))
+            Err(Error::refused(&name.unwrap_or_default(), refusal))
         }
         Err(Stop::Broken(error)) => Err(error),
     }
@@ -85,234 +129,351 @@ impl<E: Into<Error>> From<E> for Stop {
 }
 
 /// An error of the file system in words for a client: nothing of paths outside the folder.
-fn refusal(name: &Name, error: &io::Error) -> Refusal {
-    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied, StorageFull};
+fn refusal(error: &io::Error) -> Refusal {
+    use io::ErrorKind::{
+        InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied, StorageFull,
+    };
     let (kind, why) = match error.kind() {
         NotFound | NotADirectory => (RefusalKind::Missing, "no such file or folder".to_owned()),
         PermissionDenied => (RefusalKind::Denied, "permission denied".to_owned()),
         IsADirectory => (RefusalKind::Denied, "it is a folder".to_owned()),
-        StorageFull => (RefusalKind::Storage, "the server's disk is full".to_owned()),
+        InvalidFilename => (
+            RefusalKind::Denied,
+            "the server's disk takes no such name".to_owned(),
+        ),
+        StorageFull => (RefusalKind::Full, "the server's disk is full".to_owned()),
         _ => (RefusalKind::Storage, format!("the server's disk: {error}")),
     };
-    Refusal::new(kind, format!("{name}: {why}"))
+    Refusal::new(kind, why)
 }
 
-async fn list(
-    share: &Share,
-    send: &mut SendStream,
-    name: Name,
-    deep: bool,
-) -> Result<String, Stop> {
-    let (entries, mut found) = mpsc::channel::<Entry>(WAITING);
-    let walking = tokio::task::spawn_blocking({
-        let (root, name) = (Arc::clone(&share.root), name.clone());
-        move || {
-            let mut emit = |entry| entries.blocking_send(entry).is_ok();
-            tree::walk(&root, &name, deep, &mut emit, &mut |_| {})
-        }
-    });
-    let mut count = 0_u64;
-    while let Some(entry) = found.recv().await {
-        if count == 0 {
-            wire::send(send, &Answer::Listing).await?;
-        }
-        wire::send(send, &entry).await?;
-        count += 1;
-    }
-    match walking.await.map_err(io::Error::other).flatten() {
-        Ok(()) => {}
-        Err(error) if count == 0 => return Err(refusal(&name, &error).into()),
-        Err(error) => {
-            // What was told is not all: the listing must not end as if it were.
-            let _ = send.reset(BROKEN);
-            return Err(Error::file(name.path(), error).into());
-        }
-    }
-    send.write_all(&0_u32.to_be_bytes()).await?;
-    Ok(format!("listed {name}: {count} entries"))
+fn disk(error: io::Error) -> Stop {
+    refusal(&error).into()
 }
 
-async fn get(
-    share: &Share,
-    send: &mut SendStream,
-    name: Name,
-    have: u64,
-    digest: Option<Digest>,
-) -> Result<String, Stop> {
-    let opened = blocking({
-        let (root, name) = (Arc::clone(&share.root), name.clone());
-        move || tree::read(&root, &name)
-    });
-    let (file, entry) = opened.await.map_err(|error| refusal(&name, &error))?;
-    let mut source = Source::new(File::from_std(file), entry.size);
-    if let Some(digest) = digest {
-        let same = source.begins_with(have, digest).await;
-        same.map_err(|error| refusal(&name, &error))?;
-    }
-    let from = source.at();
-    // Some schedulers plan for the end of a transfer. Without the hint, it works as well.
-    let _ = send.set_hints(StreamHints {
-        size: Some(entry.size - from),
-        ..StreamHints::default()
-    });
-    let answer = Answer::Content {
-        size: entry.size,
-        from,
-        modified: entry.modified,
-    };
-    wire::send(send, &answer).await?;
-    match source.send(send, |_| {}).await {
-        Ok(()) => Ok(format!(
-            "sent {name}: {} of {} bytes",
-            entry.size - from,
-            entry.size
-        )),
-        Err(NotSent::File(error)) => Err(Error::file(name.path(), error).into()),
-        Err(NotSent::Stream(error)) => Err(error.into()),
-    }
-}
-
-fn check_writable(share: &Share, name: &Name) -> Result<(), Refusal> {
-    if !share.writable {
-        let why = "this server is read-only";
-        return Err(Refusal::new(RefusalKind::Denied, why));
-    }
-    if name.last().is_none() {
-        let why = "a file needs a name";
-        return Err(Refusal::new(RefusalKind::Malformed, why));
-    }
-    Ok(())
-}
-
-async fn put(
-    share: &Share,
-    send: &mut SendStream,
-    recv: &mut RecvStream,
-    name: Name,
+/// A file or link that a client offers.
+struct Offer {
     size: u64,
     modified: Option<u64>,
-) -> Result<String, Stop> {
-    check_writable(share, &name)?;
-    let disk = |error: &io::Error| refusal(&name, error);
-    let complete = whole(share, &name, size)
-        .await
-        .map_err(|error| disk(&error))?;
-    let mut part = match complete {
-        Some(digest) => {
-            let answer = Answer::Resume {
-                have: size,
-                digest,
-                complete: true,
-            };
-            wire::send(send, &answer).await?;
-            if offset(recv).await?.is_none() {
-                return Ok(format!("has {name} already"));
-            }
-            let mut part = open_part(share, &name).await?;
-            part.restart().await.map_err(|error| disk(&error))?;
-            part
-        }
-        None => {
-            let mut part = open_part(share, &name).await?;
-            let answer = Answer::Resume {
-                have: part.len(),
-                digest: part.digest(),
-                complete: false,
-            };
-            wire::send(send, &answer).await?;
-            match offset(recv).await {
-                Ok(Some(at)) if at == part.len() => {}
-                Ok(Some(0)) => part.restart().await.map_err(|error| disk(&error))?,
-                Ok(Some(at)) => {
-                    part.keep().await;
-                    let why = format!("it has no byte {at} to go on from");
-                    return Err(Refusal::new(RefusalKind::Malformed, why).into());
-                }
-                Ok(None) => {
-                    part.keep().await;
-                    return Ok(format!("did not get {name} after all"));
-                }
-                Err(error) => {
-                    part.keep().await;
-                    return Err(error.into());
-                }
-            }
-            part
-        }
-    };
-    let from = part.len();
-    match content::receive(&mut part, size, recv, |_| {}).await {
-        Ok(()) => {}
-        Err(NotReceived::Stream(error)) => {
-            part.keep().await;
-            return Err(error.into());
-        }
-        Err(NotReceived::File(error)) => {
-            part.discard().await;
-            return Err(disk(&error).into());
-        }
-        Err(NotReceived::Damaged) => {
-            part.discard().await;
-            let why = format!("{name}: damaged on its way");
-            return Err(Refusal::new(RefusalKind::Damaged, why).into());
-        }
-    }
-    part.commit(modified).await.map_err(|error| disk(&error))?;
-    wire::send(send, &Answer::Done).await?;
-    Ok(format!(
-        "got {name}: {} of {size} bytes",
-        size.saturating_sub(from)
-    ))
+    mode: Option<u32>,
+    keep_newer: bool,
 }
 
-/// The digest of the file that is there under its name, if it has this size.
-async fn whole(share: &Share, name: &Name, size: u64) -> io::Result<Option<Digest>> {
-    let opened = blocking({
-        let (root, name) = (Arc::clone(&share.root), name.clone());
-        move || match tree::entry(&root, &name) {
+/// A request that is carried out.
+struct Job<'a> {
+    share: &'a Share,
+    limits: &'a limits::Share,
+    send: &'a mut SendStream,
+    recv: &'a mut RecvStream,
+}
+
+impl Job<'_> {
+    /// Does what may wait for the disk.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        name: &Name,
+        work: impl FnOnce(&Arc<Dir>, &Name) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let (root, name) = (Arc::clone(&self.share.root), name.clone());
+        blocking(move || work(&root, &name)).await
+    }
+
+    async fn list(&mut self, name: &Name, want: Want, omissions: bool) -> Result<String, Stop> {
+        let _turn = self.limits.listing().await?;
+        let hidden = self.share.hidden.clone();
+        let started = self.blocking(name, move |root, name| {
+            Walk::start(root, &hidden, name, want)
+        });
+        let mut walk = started.await.map_err(disk)?;
+        wire::send(self.send, &Answer::Listing).await?;
+        let (mut count, mut omitted) = (0_u64, 0_u64);
+        while !walk.is_over() {
+            // No thread waits for the client: what was found is sent before there is more.
+            let batch = blocking(move || {
+                let batch = walk.batch();
+                Ok::<_, io::Error>((batch, walk))
+            });
+            let (found, rest) = batch.await.map_err(disk)?;
+            walk = rest;
+            let mut messages = Vec::new();
+            for found in found {
+                match &found {
+                    Listed::Entry(entry) => {
+                        count += 1;
+                        messages.extend(wire::encode(entry));
+                    }
+                    Listed::Omitted(_) => {
+                        omitted += 1;
+                        if omissions {
+                            messages.extend(wire::encode(&found));
+                        }
+                    }
+                }
+            }
+            self.send.write_chunk(messages.into()).await?;
+        }
+        self.send.write_all(&0_u32.to_be_bytes()).await?;
+        let left = match omitted {
+            0 => String::new(),
+            _ => format!(", {omitted} left out"),
+        };
+        Ok(format!("listed {name}: {count} entries{left}"))
+    }
+
+    async fn get(
+        &mut self,
+        name: &Name,
+        have: u64,
+        digest: Option<Digest>,
+    ) -> Result<String, Stop> {
+        let _turn = self.limits.transfer().await?;
+        let hidden = self.share.hidden.clone();
+        let opened = self.blocking(name, move |root, name| tree::read(root, name, &hidden));
+        let (file, entry) = opened.await.map_err(disk)?;
+        let mut source = Source::new(File::from_std(file), entry.size);
+        if let Some(digest) = digest {
+            self.compare(&mut source, have, digest).await?;
+        }
+        let from = source.at();
+        // Some schedulers plan for the end of a transfer. Without the hint, it works as well.
+        let _ = self.send.set_hints(StreamHints {
+            size: Some(entry.size - from),
+            ..StreamHints::default()
+        });
+        let answer = Answer::Content {
+            size: entry.size,
+            from,
+            modified: entry.modified,
+            mode: entry.mode,
+        };
+        wire::send(self.send, &answer).await?;
+        match source.send(self.send, |_| {}).await {
+            Ok(()) => Ok(format!(
+                "sent {name}: {} of {} bytes",
+                entry.size - from,
+                entry.size
+            )),
+            Err(NotSent::File(error)) => Err(Error::file(name.path(), error).into()),
+            Err(NotSent::Stream(error)) => Err(error.into()),
+        }
+    }
+
+    /// Goes on behind the first `have` bytes of a file if they have this digest: from memory if it was asked lately, else by reading
+    /// them, when it is this client's turn, and for no longer than it waits.
+    async fn compare(&self, source: &mut Source, have: u64, digest: Digest) -> Result<(), Stop> {
+        if have == 0 || have > source.size {
+            return Ok(());
+        }
+        let stamp = Stamp::of(&source.file.metadata().await.map_err(disk)?);
+        let known = |stamp: Option<Stamp>| self.limits.digests().get(stamp?, have);
+        if let Some(sum) = known(stamp) {
+            source.go_on(have, sum, digest).await.map_err(disk)?;
+            return Ok(());
+        }
+        let comparing = async {
+            let _turn = self.limits.hash().await;
+            // The one before may have had the same question.
+            let sum = match known(stamp) {
+                Some(sum) => sum,
+                None => {
+                    let mut sum = Sha256::new();
+                    if hash(&mut source.file, have, &mut sum).await? < have {
+                        // It became shorter.
+                        return source.go_on(0, Sha256::new(), digest).await;
+                    }
+                    let now = Stamp::of(&source.file.metadata().await?);
+                    if let Some(stamp) = stamp.filter(|_| now == stamp) {
+                        self.limits.digests().put(stamp, have, sum.clone());
+                    }
+                    sum
+                }
+            };
+            source.go_on(have, sum, digest).await
+        };
+        self.while_wanted(comparing).await?.map_err(disk)?;
+        Ok(())
+    }
+
+    /// Does it for as long as the client waits for the answer.
+    async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
+        tokio::select! {
+            done = work => Ok(done),
+            gone = self.send.stopped() => Err(match gone {
+                Ok(_) => Error::Lost("the client does not wait for the answer".to_owned()),
+                Err(error) => error.into(),
+            }),
+        }
+    }
+
+    fn check_writable(&self, name: &Name) -> Result<(), Refusal> {
+        if !self.share.writable {
+            let why = "this server is read-only";
+            return Err(Refusal::new(RefusalKind::Denied, why));
+        }
+        if name.last().is_none() {
+            let why = "a file needs a name";
+            return Err(Refusal::new(RefusalKind::Malformed, why));
+        }
+        Ok(())
+    }
+
+    async fn put(&mut self, name: &Name, offer: &Offer) -> Result<String, Stop> {
+        self.check_writable(name)?;
+        let _turn = self.limits.transfer().await?;
+        let size = offer.size;
+        let complete = self.while_wanted(self.whole(name, size)).await?;
+        let mut part = match complete.map_err(disk)? {
+            Some(digest) => {
+                let answer = Answer::Resume {
+                    have: size,
+                    digest,
+                    complete: true,
+                };
+                wire::send(self.send, &answer).await?;
+                if self.offset().await?.is_none() {
+                    if let Some(mode) = offer.mode {
+                        let set = self
+                            .blocking(name, move |root, name| tree::set_mode_of(root, name, mode));
+                        set.await.map_err(disk)?;
+                    }
+                    return Ok(format!("has {name} already"));
+                }
+                self.check_older(name, offer).await?;
+                let mut part = self.open_part(name, offer).await?;
+                part.restart().await.map_err(disk)?;
+                part
+            }
+            None => {
+                self.check_older(name, offer).await?;
+                let mut part = self.open_part(name, offer).await?;
+                let answer = Answer::Resume {
+                    have: part.len(),
+                    digest: part.digest(),
+                    complete: false,
+                };
+                wire::send(self.send, &answer).await?;
+                match self.offset().await {
+                    Ok(Some(at)) if at == part.len() => {}
+                    Ok(Some(0)) => part.restart().await.map_err(disk)?,
+                    Ok(Some(at)) => {
+                        part.keep().await;
+                        let why = format!("it has no byte {at} to go on from");
+                        return Err(Refusal::new(RefusalKind::Malformed, why).into());
+                    }
+                    Ok(None) => {
+                        part.keep().await;
+                        return Ok(format!("did not get {name} after all"));
+                    }
+                    Err(error) => {
+                        part.keep().await;
+                        return Err(error.into());
+                    }
+                }
+                part
+            }
+        };
+        let from = part.len();
+        match content::receive(&mut part, size, self.recv, |_| {}).await {
+            Ok(()) => {}
+            Err(NotReceived::Stream(error)) => {
+                part.keep().await;
+                return Err(error.into());
+            }
+            Err(NotReceived::Cut) => {
+                part.keep().await;
+                return Err(Error::Cut(name.clone()).into());
+            }
+            Err(NotReceived::File(error)) => {
+                part.discard().await;
+                return Err(disk(error));
+            }
+            Err(NotReceived::Damaged) => {
+                part.discard().await;
+                return Err(Refusal::new(RefusalKind::Damaged, "damaged on its way").into());
+            }
+        }
+        let committed = part.commit(offer.modified, offer.mode).await;
+        committed.map_err(disk)?;
+        wire::send(self.send, &Answer::Done).await?;
+        let moved = size.saturating_sub(from);
+        Ok(format!("got {name}: {moved} of {size} bytes"))
+    }
+
+    /// Refuses to replace what was changed later, if the client wants that kept.
+    async fn check_older(&self, name: &Name, offer: &Offer) -> Result<(), Stop> {
+        let (than, keep) = (offer.modified, offer.keep_newer);
+        let newer = self.blocking(name, move |root, name| {
+            Ok(keep && tree::is_newer(root, name, than))
+        });
+        if newer.await.map_err(disk)? {
+            let why = "the file there is newer";
+            return Err(Refusal::new(RefusalKind::Newer, why).into());
+        }
+        Ok(())
+    }
+
+    /// The digest of the file that is there under its name, if it has this size.
+    async fn whole(&self, name: &Name, size: u64) -> io::Result<Option<Digest>> {
+        let hidden = self.share.hidden.clone();
+        let opened = self.blocking(name, move |root, name| match tree::entry(root, name) {
             Ok(entry) if entry.kind == Kind::File && entry.size == size => {
-                tree::read(&root, &name).map(Some)
+                tree::read(root, name, &hidden).map(Some)
             }
             // What is there is in the way, or nothing is: this shows when the file is to be written.
             _ => Ok(None),
-        }
-    });
-    let Some((file, _)) = opened.await? else {
-        return Ok(None);
-    };
-    let mut sum = Sha256::new();
-    let len = hash(&mut File::from_std(file), u64::MAX, &mut sum).await?;
-    Ok((len == size).then(|| Digest(sum.finalize().into())))
-}
+        });
+        let Some((file, _)) = opened.await? else {
+            return Ok(None);
+        };
+        let _turn = self.limits.hash().await;
+        let mut sum = Sha256::new();
+        let len = hash(&mut File::from_std(file), u64::MAX, &mut sum).await?;
+        Ok((len == size).then(|| Digest(sum.finalize().into())))
+    }
 
-async fn open_part(share: &Share, name: &Name) -> Result<Part, Refusal> {
-    match Part::open(&share.root, name).await {
-        Ok(part) => Ok(part),
-        Err(NoPart::Io(error)) => Err(refusal(name, &error)),
-        Err(NoPart::Busy) => {
-            let why = format!("{name}: another transfer writes it");
-            Err(Refusal::new(RefusalKind::Busy, why))
+    async fn open_part(&self, name: &Name, offer: &Offer) -> Result<Part, Stop> {
+        let opening = async {
+            let _turn = self.limits.hash().await;
+            Part::open(&self.share.root, name, offer.mode.is_some()).await
+        };
+        match self.while_wanted(opening).await? {
+            Ok(part) => Ok(part),
+            Err(NoPart::Io(error)) => Err(disk(error)),
+            Err(NoPart::Busy) => {
+                let why = "another transfer writes it";
+                Err(Refusal::new(RefusalKind::Busy, why).into())
+            }
         }
     }
-}
 
-/// From where on the client sends; `None` if it sends nothing.
-async fn offset(recv: &mut RecvStream) -> Result<Option<u64>, Error> {
-    let mut at = [0; 8];
-    match recv.read_exact(&mut at).await {
-        Ok(()) => Ok(Some(u64::from_be_bytes(at))),
-        Err(ReadExactError::FinishedEarly(0)) => Ok(None),
-        Err(error) => Err(error.into()),
+    /// From where on the client sends; `None` if it sends nothing.
+    async fn offset(&mut self) -> Result<Option<u64>, Error> {
+        let mut at = [0; 8];
+        match self.recv.read_exact(&mut at).await {
+            Ok(()) => Ok(Some(u64::from_be_bytes(at))),
+            Err(ReadExactError::FinishedEarly(0)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
-}
 
-async fn folder(share: &Share, send: &mut SendStream, name: Name) -> Result<String, Stop> {
-    check_writable(share, &name)?;
-    let made = blocking({
-        let (root, name) = (Arc::clone(&share.root), name.clone());
-        move || root.create_dir_all(name.path())
-    });
-    made.await.map_err(|error| refusal(&name, &error))?;
-    wire::send(send, &Answer::Done).await?;
-    Ok(format!("has the folder {name}"))
+    async fn folder(&mut self, name: &Name, mode: Option<u32>) -> Result<String, Stop> {
+        self.check_writable(name)?;
+        let made = self.blocking(name, move |root, name| tree::make_folder(root, name, mode));
+        made.await.map_err(disk)?;
+        wire::send(self.send, &Answer::Done).await?;
+        Ok(format!("has the folder {name}"))
+    }
+
+    async fn link(&mut self, name: &Name, target: String, offer: &Offer) -> Result<String, Stop> {
+        self.check_writable(name)?;
+        if !tree::leads_inside(name.depth(), &target) {
+            let why = "a link that leads out of the folder";
+            return Err(Refusal::new(RefusalKind::Denied, why).into());
+        }
+        self.check_older(name, offer).await?;
+        let made = self.blocking(name, move |root, name| tree::make_link(root, name, &target));
+        made.await.map_err(disk)?;
+        wire::send(self.send, &Answer::Done).await?;
+        Ok(format!("has the link {name}"))
+    }
 }

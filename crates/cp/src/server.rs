@@ -2,22 +2,28 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic::{Connection, Endpoint, Incoming, ServerConfig, VarInt};
+use mpquic::{
+    Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, ServerConfig,
+    VarInt,
+};
 use mpquic_peer::{PROOF, Token, Transport};
 use tokio::time::timeout;
 
 use crate::error::Error;
+use crate::limits::{self, Doors, Limits};
 use crate::requests::{self, Share};
 use crate::settings;
-use crate::tree;
+use crate::tree::{self, Hidden};
 use crate::wire::{self, LABEL, VERSION, Welcome};
 
 /// The code with which a server closes the connection of a client that it does not take.
 pub(crate) const UNWELCOME: VarInt = VarInt::from_u32(1);
+/// What a client without a token gives.
+const NO_PROOF: [u8; PROOF] = [0; PROOF];
 /// How long a client may take to greet.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients have to acknowledge the close when the server stops.
@@ -44,18 +50,43 @@ pub struct ServerSettings {
 #[derive(Debug)]
 pub struct Server {
     endpoint: Endpoint,
-    share: Arc<Share>,
+    root: PathBuf,
+    share: Share,
     welcome: Welcome,
     token: Option<Token>,
 }
 
 impl Server {
-    /// Binds its sockets.
+    /// Binds its sockets, with keys of its own for each start: [`bind_as`](Self::bind_as) has those that outlive it.
     ///
     /// # Errors
     ///
     /// If the folder cannot be opened, an address not be bound, there is no such scheduler or controller, or anybody could put files.
     pub fn bind(
+        tls: rustls::ServerConfig,
+        locals: &[SocketAddr],
+        settings: ServerSettings,
+    ) -> Result<Self, Error> {
+        Self::build(None, tls, locals, settings)
+    }
+
+    /// Binds its sockets with an endpoint's configuration, such as that of [`Identity::endpoint_config`](mpquic_peer::Identity::endpoint_config):
+    /// after a crash and a new start, clients are told at once that their connections are gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind).
+    pub fn bind_as(
+        endpoint: EndpointConfig,
+        tls: rustls::ServerConfig,
+        locals: &[SocketAddr],
+        settings: ServerSettings,
+    ) -> Result<Self, Error> {
+        Self::build(Some(endpoint), tls, locals, settings)
+    }
+
+    fn build(
+        endpoint: Option<EndpointConfig>,
         tls: rustls::ServerConfig,
         locals: &[SocketAddr],
         settings: ServerSettings,
@@ -67,8 +98,12 @@ impl Server {
         let root = tree::open(&settings.root);
         let root = root.map_err(|source| Error::file(&settings.root, source))?;
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
-        config.transport(Arc::new(settings::transport(&settings.transport)?));
-        let endpoint = Endpoint::server(config, locals).map_err(|source| {
+        config.transport(Arc::new(settings::server_transport(&settings.transport)?));
+        let mut builder = Endpoint::builder().bind_all(locals).server(config);
+        if let Some(endpoint) = endpoint {
+            builder = builder.endpoint_config(endpoint);
+        }
+        let endpoint = builder.build().map_err(|source| {
             let texts: Vec<_> = locals.iter().map(ToString::to_string).collect();
             mpquic_peer::Error::Listen {
                 address: texts.join(", "),
@@ -77,11 +112,13 @@ impl Server {
         })?;
         let share = Share {
             root,
+            hidden: Hidden::default(),
             writable: settings.allow_put,
         };
         Ok(Self {
             endpoint,
-            share: Arc::new(share),
+            root: settings.root,
+            share,
             welcome: Welcome {
                 writable: settings.allow_put,
                 addresses: settings.announce,
@@ -90,26 +127,49 @@ impl Server {
         })
     }
 
+    /// Keeps a file back, such as a private key: it is never served, under this name or another one that it has or gets.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or below the folder that is served.
+    pub fn hide(&mut self, file: &Path) -> Result<(), Error> {
+        let here = |source| Error::file(file, source);
+        let whole = file.canonicalize().map_err(here)?;
+        if whole.starts_with(self.root.canonicalize().map_err(here)?) {
+            return Err(Error::Argument(format!(
+                "{} would be among the files that it serves: keep it elsewhere",
+                file.display()
+            )));
+        }
+        self.share.hidden.add(file).map_err(here)
+    }
+
     /// Where it listens.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
         self.endpoint.local_addrs()
     }
 
+    /// Addresses where it should listen and does not, since this host has none of their family.
+    pub fn missing_addrs(&self) -> &[MissingAddr] {
+        self.endpoint.missing_addrs()
+    }
+
     /// Serves clients until `stop` is done. Each of their transfers is a line for `log`.
     pub async fn run(
-        &self,
+        self,
         stop: impl Future<Output = ()>,
         log: impl Fn(&str) + Clone + Send + Sync + 'static,
     ) {
+        let house = Arc::new(House {
+            share: self.share,
+            welcome: self.welcome,
+            token: self.token,
+            limits: Arc::new(Limits::new(mpquic_peer::raise_open_files())),
+            doors: Arc::default(),
+        });
         let accepting = async {
             while let Some(incoming) = self.endpoint.accept().await {
-                tokio::spawn(serve(
-                    incoming,
-                    Arc::clone(&self.share),
-                    self.welcome.clone(),
-                    self.token.clone(),
-                    log.clone(),
-                ));
+                tokio::spawn(serve(incoming, Arc::clone(&house), log.clone()));
             }
         };
         tokio::select! {
@@ -123,11 +183,18 @@ impl Server {
     }
 }
 
-async fn serve(
-    incoming: Incoming,
-    share: Arc<Share>,
+/// What all connections share.
+struct House {
+    share: Share,
     welcome: Welcome,
     token: Option<Token>,
+    limits: Arc<Limits>,
+    doors: Arc<Doors>,
+}
+
+async fn serve(
+    incoming: Incoming,
+    house: Arc<House>,
     log: impl Fn(&str) + Clone + Send + Sync + 'static,
 ) {
     let remote = incoming.remote_address();
@@ -135,17 +202,24 @@ async fn serve(
         Ok(connection) => connection,
         Err(error) => return log(&format!("{remote}: no handshake: {error}")),
     };
-    if let Err(why) = greet(&connection, &welcome, token.as_ref()).await {
+    let entered = house.doors.enter(remote.ip());
+    let greeted = match &entered {
+        Ok(_) => greet(&connection, &house.welcome, house.token.as_ref()).await,
+        Err(why) => Err(why.clone()),
+    };
+    if let Err(why) = greeted {
         connection.close(UNWELCOME, why.as_bytes());
         return log(&format!("{remote}: refused: {why}"));
     }
+    settings::greeted(&connection);
     log(&format!("{remote}: a client"));
+    let limits = limits::Share::new(Arc::clone(&house.limits));
     let ended = loop {
         match connection.accept_bi().await {
             Ok((send, recv)) => {
-                let (share, log) = (Arc::clone(&share), log.clone());
+                let (house, limits, log) = (Arc::clone(&house), limits.clone(), log.clone());
                 tokio::spawn(async move {
-                    match requests::answer(&share, send, recv).await {
+                    match requests::answer(&house.share, &limits, send, recv).await {
                         Ok(text) => log(&format!("{remote}: {text}")),
                         Err(error) => log(&format!("{remote}: {error}")),
                     }
@@ -154,7 +228,14 @@ async fn serve(
             Err(ended) => break ended,
         }
     };
-    log(&format!("{remote}: gone: {ended}"));
+    match ended {
+        // As clients that are done close it.
+        ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(0) => {
+            log(&format!("{remote}: gone"));
+        }
+        ConnectionError::LocallyClosed => {}
+        ended => log(&format!("{remote}: gone: {ended}")),
+    }
 }
 
 /// Takes the greeting on the first stream, and answers it.
@@ -180,7 +261,10 @@ async fn greet(
         ));
     }
     if token.is_some_and(|token| !token.proves(connection, LABEL, &proof)) {
-        return Err("wrong token".to_owned());
+        return Err(match proof {
+            NO_PROOF => "it needs a token: give --token-file".to_owned(),
+            _ => "wrong token".to_owned(),
+        });
     }
     let answered = wire::send(&mut send, welcome).await;
     answered.map_err(|error| error.to_string())

@@ -4,29 +4,53 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic::TransportConfig;
+use mpquic::{Connection, TransportConfig};
 use mpquic_peer::{ClientTls, Identity, KeyLog, Transport, Trust};
 
 use crate::error::Error;
+use crate::limits::STREAMS;
 use crate::wire::ALPN;
 
-/// Files that a client transfers at a time, with room for listings.
-pub(crate) const STREAMS: u32 = 64;
 /// A connection without an answer for so long is over.
 pub(crate) const IDLE: Duration = Duration::from_secs(30);
-/// How often it asks for one.
+/// How often a client asks for one.
 const KEEP_ALIVE: Duration = Duration::from_secs(8);
+/// What a server keeps of a client that has not greeted yet, bytes.
+const UNGREETED: u64 = 64 * 1024;
+/// What a server receives and has not read of one that has greeted, bytes.
+const RECEIVE_WINDOW: u64 = 24 << 20;
+/// The least that a client takes of what it asked for, bytes per second, over a period: less than a link of the slowest kind carries.
+const LEAST: (u64, Duration) = (500, Duration::from_secs(30));
 
-/// The transport of either end.
-pub(crate) fn transport(named: &Transport) -> Result<TransportConfig, Error> {
+/// The transport of a client.
+pub(crate) fn client_transport(named: &Transport) -> Result<TransportConfig, Error> {
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_bidi_streams(STREAMS.into())
+        .max_concurrent_bidi_streams(0)
         .max_concurrent_uni_streams(0)
         .max_idle_timeout(Some(IDLE))
         .keep_alive_interval(Some(KEEP_ALIVE));
     named.apply(&mut config)?;
     Ok(config)
+}
+
+/// The transport of a server: for the greeting, until [`greeted`]. Clients that are gone, or ask and read nothing, do not stay.
+pub(crate) fn server_transport(named: &Transport) -> Result<TransportConfig, Error> {
+    let mut config = TransportConfig::default();
+    config
+        .max_concurrent_bidi_streams(1)
+        .max_concurrent_uni_streams(0)
+        .receive_window(UNGREETED)
+        .min_peer_rate(LEAST.0, LEAST.1)
+        .max_idle_timeout(Some(IDLE));
+    named.apply(&mut config)?;
+    Ok(config)
+}
+
+/// Gives a client that has greeted what it needs.
+pub(crate) fn greeted(connection: &Connection) {
+    connection.set_receive_window(RECEIVE_WINDOW);
+    connection.set_max_concurrent_bidi_streams(STREAMS.into());
 }
 
 /// TLS of a server; with `client_ca`, for clients with a certificate of that authority only.

@@ -6,12 +6,14 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `List` | `Listing`, an [`Entry`] per file and folder, an empty message |
+//! | `List` | `Listing`, an [`Entry`] per file, folder and link, an [`Omission`] per thing that is left out, an empty message |
 //! | `Get`, with the length and the SHA-256 of what the client has | `Content`: from where on; the bytes; the SHA-256 of the whole file |
 //! | `Put`, with the size | `Resume`: what the server has; the client sends from where on (64 bits), the bytes, the SHA-256 of the whole file; then `Done` |
-//! | `Folder` | `Done` |
+//! | `Folder`, `Link` | `Done` |
+//!
+//! Fields that came later may be missing, and those that are not known are passed over: a side tells the other only what it has asked for.
 
-use mpquic::{ReadExactError, RecvStream, SendStream, WriteError};
+use mpquic::{Escaped, ReadExactError, RecvStream, SendStream, WriteError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -70,6 +72,12 @@ pub(crate) enum Request {
         name: Name,
         /// All that is below, too.
         deep: bool,
+        /// Links as links; else what they lead to.
+        #[serde(default)]
+        links: bool,
+        /// What is left out, too.
+        #[serde(default)]
+        omissions: bool,
     },
     Get {
         name: Name,
@@ -80,10 +88,37 @@ pub(crate) enum Request {
         name: Name,
         size: u64,
         modified: Option<u64>,
+        #[serde(default)]
+        mode: Option<u32>,
+        /// A file that was changed after this one is kept.
+        #[serde(default)]
+        keep_newer: bool,
     },
     Folder {
         name: Name,
+        #[serde(default)]
+        mode: Option<u32>,
     },
+    Link {
+        name: Name,
+        /// Where it leads to, as the link has it.
+        target: String,
+        modified: Option<u64>,
+        /// A file that was changed after this link is kept.
+        keep_newer: bool,
+    },
+}
+
+impl Request {
+    pub(crate) const fn name(&self) -> &Name {
+        match self {
+            Self::List { name, .. }
+            | Self::Get { name, .. }
+            | Self::Put { name, .. }
+            | Self::Folder { name, .. }
+            | Self::Link { name, .. } => name,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +128,8 @@ pub(crate) enum Answer {
         size: u64,
         from: u64,
         modified: Option<u64>,
+        #[serde(default)]
+        mode: Option<u32>,
     },
     Resume {
         have: u64,
@@ -111,9 +148,11 @@ pub enum Kind {
     File,
     /// A folder.
     Folder,
+    /// A symbolic link that is told as such.
+    Link,
 }
 
-/// A file or a folder of a listing.
+/// A file, a folder or a link of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Entry {
@@ -121,26 +160,68 @@ pub struct Entry {
     pub name: Name,
     /// What it is.
     pub kind: Kind,
-    /// Bytes; 0 for folders.
+    /// Bytes; 0 for folders and links.
     pub size: u64,
     /// When it was last changed, in seconds since 1970, if known.
     pub modified: Option<u64>,
+    /// Who may read, write and execute it: the nine bits of Unix, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<u32>,
+    /// Of a link: where it leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
 }
 
-impl Entry {
-    pub(crate) const fn new(name: Name, kind: Kind, size: u64, modified: Option<u64>) -> Self {
+/// Something that is not copied, or not listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Omission {
+    /// What: its name, as far as it can be written.
+    pub omitted: String,
+    /// Why.
+    pub why: String,
+    /// It was there, and is not any more.
+    #[serde(default)]
+    pub vanished: bool,
+}
+
+impl Omission {
+    pub(crate) fn new(omitted: impl ToString, why: impl ToString) -> Self {
         Self {
-            name,
-            kind,
-            size,
-            modified,
+            omitted: omitted.to_string(),
+            why: why.to_string(),
+            vanished: false,
+        }
+    }
+
+    /// Left out because of an error of the file system.
+    pub(crate) fn by(omitted: impl ToString, error: &std::io::Error) -> Self {
+        Self {
+            vanished: error.kind() == std::io::ErrorKind::NotFound,
+            ..Self::new(omitted, error)
         }
     }
 }
 
+/// On one line, whatever the peer wrote.
+impl std::fmt::Display for Omission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (omitted, why) = (Escaped::new(&self.omitted), Escaped::new(&self.why));
+        write!(f, "{omitted}: {why}")
+    }
+}
+
+/// What a listing consists of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Listed {
+    Omitted(Omission),
+    Entry(Entry),
+}
+
 /// Why a server does not do what it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
-#[error("{why}")]
+#[error("{}", Escaped::new(why))]
 #[non_exhaustive]
 pub struct Refusal {
     /// What kind of reason it is.
@@ -159,7 +240,13 @@ pub enum RefusalKind {
     Denied,
     /// Another transfer writes it.
     Busy,
-    /// The server's disk is full or broken.
+    /// The server's file was changed later.
+    Newer,
+    /// So many are not served at a time.
+    Limit,
+    /// The server's disk is full.
+    Full,
+    /// The server's disk does not do it.
     Storage,
     /// The contents arrived damaged.
     Damaged,
@@ -183,7 +270,7 @@ pub(crate) enum Unread {
     Stream(#[from] ReadExactError),
     #[error("a message of {0} bytes, at most {LONGEST} are allowed")]
     Long(usize),
-    #[error("a message that makes no sense: {0}")]
+    #[error("a message that makes no sense: {}", Escaped::new(&.0.to_string()))]
     Malformed(#[from] serde_json::Error),
 }
 
@@ -240,6 +327,38 @@ mod tests {
         let text = String::from(digest);
         assert!(text.starts_with("000102"));
         assert_eq!(Digest::try_from(text), Ok(digest));
+    }
+
+    #[test]
+    fn a_listing_has_entries_and_omissions() {
+        let entry = Entry {
+            name: "a".parse().unwrap(),
+            kind: Kind::File,
+            size: 1,
+            modified: None,
+            mode: Some(0o640),
+            target: None,
+        };
+        let omission = Omission::new("b\n", "no");
+        assert_eq!(omission.to_string(), "b\\n: no");
+        for listed in [Listed::Entry(entry), Listed::Omitted(omission)] {
+            let bytes = encode(&listed);
+            assert_eq!(
+                serde_json::from_slice::<Listed>(&bytes[4..]).unwrap(),
+                listed
+            );
+        }
+        // As a side of before says it.
+        let old = r#"{"List":{"name":"a","deep":true}}"#;
+        let old = serde_json::from_str::<Request>(old).unwrap();
+        assert!(matches!(
+            old,
+            Request::List {
+                omissions: false,
+                links: false,
+                ..
+            }
+        ));
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_cp::{
-    Client, ClientSettings, Error, Exit, Locals, Name, Progress, Server, ServerSettings,
-    client_tls, server_tls,
+    Client, ClientSettings, CopyOptions, Error, Exit, Locals, Name, Progress, Server,
+    ServerSettings, client_tls, server_tls,
 };
 use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
 use mpquic_sim::{LinkConfig, Relay};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -32,6 +33,16 @@ fn run(test: impl Future<Output = ()>) {
             .await
             .expect("the test hangs");
     });
+}
+
+fn options() -> CopyOptions {
+    CopyOptions::default()
+}
+
+fn overwrite() -> CopyOptions {
+    let mut options = options();
+    options.overwrite = true;
+    options
 }
 
 fn token() -> Token {
@@ -108,7 +119,7 @@ async fn client(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Client {
     let settings = ClientSettings {
         server: at.to_string(),
         token: Some(token()),
-        locals: Locals::These(locals.to_vec()),
+        locals: Locals::These(locals.iter().map(|ip| (*ip).into()).collect()),
         transport: Transport::default(),
     };
     Client::connect(tls, settings, |_| {}).await.unwrap()
@@ -164,10 +175,20 @@ fn contents(folder: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     found
 }
 
+/// Where a file is that is not complete, as the guide tells it: by the SHA-256 of its name.
+fn scratch(name: &str) -> String {
+    let digest = Sha256::digest(name);
+    let digits: String = digest[..16]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!(".mpquic-{digits}.part")
+}
+
 fn has_parts(folder: &Path) -> bool {
     contents(folder)
         .keys()
-        .any(|name| name.ends_with(".mpquic.part"))
+        .any(|name| name.contains(".mpquic-"))
 }
 
 /// Until more than this has been transferred.
@@ -195,7 +216,7 @@ fn an_interrupted_get_of_a_folder_goes_on_where_it_stopped() {
                 name.clone(),
                 place.near(""),
             );
-            async move { client.get(&name, &near, &progress).await }
+            async move { client.get(&name, &near, &options(), &progress).await }
         });
         moved(&progress, 1_500_000).await;
         // The connection is closed in the middle.
@@ -208,7 +229,10 @@ fn an_interrupted_get_of_a_folder_goes_on_where_it_stopped() {
         let server = place.serve();
         let again = Arc::new(Progress::new());
         let client_2 = client(&server, server.address, &[FIRST]).await;
-        client_2.get(&name, &place.near(""), &again).await.unwrap();
+        client_2
+            .get(&name, &place.near(""), &options(), &again)
+            .await
+            .unwrap();
         assert_eq!(
             contents(&place.near("photos")),
             contents(&place.far("photos"))
@@ -220,7 +244,10 @@ fn an_interrupted_get_of_a_folder_goes_on_where_it_stopped() {
 
         // Nothing is transferred twice.
         let third = Arc::new(Progress::new());
-        client_2.get(&name, &place.near(""), &third).await.unwrap();
+        client_2
+            .get(&name, &place.near(""), &options(), &third)
+            .await
+            .unwrap();
         let done = third.summary(Duration::from_secs(1), Vec::new());
         assert_eq!((done.files, done.unchanged, done.moved), (5, 5, 0));
         client_2.close().await;
@@ -242,7 +269,7 @@ fn an_interrupted_put_of_a_folder_goes_on_where_it_stopped() {
                 Arc::clone(&progress),
                 place.near("videos"),
             );
-            async move { client.put(&near, Some("in/"), &progress, |_| {}).await }
+            async move { client.put(&near, Some("in/"), &options(), &progress).await }
         });
         // What is written is on its way, not there: three times the part that is looked for.
         moved(&progress, 3_000_000).await;
@@ -255,7 +282,7 @@ fn an_interrupted_put_of_a_folder_goes_on_where_it_stopped() {
         let client_2 = client(&server, server.address, &[FIRST]).await;
         let near = place.near("videos");
         client_2
-            .put(&near, Some("in/"), &again, |_| {})
+            .put(&near, Some("in/"), &options(), &again)
             .await
             .unwrap();
         assert_eq!(contents(&place.far("in/videos")), contents(&near));
@@ -266,7 +293,7 @@ fn an_interrupted_put_of_a_folder_goes_on_where_it_stopped() {
 
         let third = Arc::new(Progress::new());
         client_2
-            .put(&near, Some("in/"), &third, |_| {})
+            .put(&near, Some("in/"), &options(), &third)
             .await
             .unwrap();
         let done = third.summary(Duration::from_secs(1), Vec::new());
@@ -288,7 +315,10 @@ fn two_paths_carry_a_folder() {
         let client = client(&server, relay.addr(), &[FIRST, SECOND]).await;
         let progress = Arc::new(Progress::new());
         let name: Name = "photos".parse().unwrap();
-        client.get(&name, &place.near(""), &progress).await.unwrap();
+        client
+            .get(&name, &place.near(""), &options(), &progress)
+            .await
+            .unwrap();
         assert_eq!(
             contents(&place.near("photos")),
             contents(&place.far("photos"))
@@ -308,15 +338,15 @@ fn a_part_that_is_no_beginning_of_the_file_is_given_up() {
         let place = Place::new();
         let data = pattern(500_000, 3);
         std::fs::write(place.far("file"), &data).unwrap();
-        std::fs::write(place.near("other.mpquic.part"), pattern(400_000, 4)).unwrap();
-        std::fs::write(place.near("longer.mpquic.part"), pattern(600_000, 3)).unwrap();
+        std::fs::write(place.near(&scratch("other")), pattern(400_000, 4)).unwrap();
+        std::fs::write(place.near(&scratch("longer")), pattern(600_000, 3)).unwrap();
         let server = place.serve();
         let client = client(&server, server.address, &[FIRST]).await;
         let name: Name = "file".parse().unwrap();
         for local in ["other", "longer"] {
             let progress = Arc::new(Progress::new());
             client
-                .get(&name, &place.near(local), &progress)
+                .get(&name, &place.near(local), &options(), &progress)
                 .await
                 .unwrap();
             assert_eq!(std::fs::read(place.near(local)).unwrap(), data);
@@ -324,13 +354,13 @@ fn a_part_that_is_no_beginning_of_the_file_is_given_up() {
             assert_eq!((done.resumed, done.moved), (0, 500_000));
         }
         // The same on the server, and a file with other contents of the same size, which is replaced.
-        std::fs::write(place.far("there.mpquic.part"), pattern(400_000, 4)).unwrap();
+        std::fs::write(place.far(&scratch("there")), pattern(400_000, 4)).unwrap();
         std::fs::write(place.far("same size"), pattern(500_000, 9)).unwrap();
         for name in ["there", "same size"] {
             let progress = Arc::new(Progress::new());
             let near = place.near("other");
             client
-                .put(&near, Some(name), &progress, |_| {})
+                .put(&near, Some(name), &overwrite(), &progress)
                 .await
                 .unwrap();
             assert_eq!(std::fs::read(place.far(name)).unwrap(), data);
@@ -360,28 +390,28 @@ fn links_and_names_lead_nowhere_else() {
         for name in ["secret", "way/secret", "way", "none"] {
             let name: Name = name.parse().unwrap();
             let error = client
-                .get(&name, &place.near(""), &progress)
+                .get(&name, &place.near(""), &options(), &progress)
                 .await
                 .unwrap_err();
             assert_eq!(error.exit(), Exit::Denied, "{name}: {error}");
         }
         for name in ["way/file", "way/"] {
             let near = place.near("file");
-            let error = client.put(&near, Some(name), &progress, |_| {}).await;
+            let error = client.put(&near, Some(name), &overwrite(), &progress).await;
             let error = error.unwrap_err();
             assert!(
                 matches!(error.exit(), Exit::Denied | Exit::Storage),
                 "{name}: {error}"
             );
         }
-        for name in ["../file", "/file", "a/../../file", "file.mpquic.part"] {
+        for name in ["../file", "/file", "a/../../file", &scratch("file")] {
             let near = place.near("file");
-            let error = client.put(&near, Some(name), &progress, |_| {}).await;
+            let error = client.put(&near, Some(name), &overwrite(), &progress).await;
             assert!(matches!(error, Err(Error::Name(_))), "{name}: {error:?}");
         }
         // A link in the place of a file is replaced, not followed.
         client
-            .put(&place.near("file"), Some("secret"), &progress, |_| {})
+            .put(&place.near("file"), Some("secret"), &options(), &progress)
             .await
             .unwrap();
         assert_eq!(std::fs::read(outside.join("secret")).unwrap(), b"secret");
@@ -394,9 +424,145 @@ fn links_and_names_lead_nowhere_else() {
         symlink(&outside, place.near("tree")).unwrap();
         let tree: Name = "tree".parse().unwrap();
         client
-            .get(&tree, &place.near(""), &progress)
+            .get(&tree, &place.near(""), &options(), &progress)
             .await
             .unwrap_err();
         assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
+    });
+}
+
+/// A client that speaks the protocol by hand, and reads nothing that it does not ask for here.
+async fn raw(server: &Running) -> (mpquic::Endpoint, mpquic::Connection) {
+    let trust = Trust::Fingerprint(server.fingerprint);
+    let tls = client_tls(&trust, None, None).unwrap();
+    let mut config = mpquic::ClientConfig::new(Arc::new(tls.config)).unwrap();
+    let mut transport = mpquic::TransportConfig::default();
+    transport.stream_receive_window(64).receive_window(4096);
+    config.transport(Arc::new(transport));
+    let endpoint = mpquic::Endpoint::client(&[(FIRST, 0).into()]).unwrap();
+    let connecting = endpoint
+        .connect_with(config, server.address, "server")
+        .unwrap();
+    let connection = connecting.await.unwrap();
+    let proof = token().proof(&connection, "EXPORTER-mpquic-cp").unwrap();
+    let (mut send, mut recv) = connection.open_bi().await.unwrap();
+    send.write_all(&[&[1], &proof[..]].concat()).await.unwrap();
+    send.finish().unwrap();
+    recv.read_to_end(1000).await.unwrap();
+    (endpoint, connection)
+}
+
+async fn ask(connection: &mpquic::Connection, request: &str) -> mpquic::RecvStream {
+    let (mut send, recv) = connection.open_bi().await.unwrap();
+    let len = (request.len() as u32).to_be_bytes();
+    send.write_all(&[&len, request.as_bytes()].concat())
+        .await
+        .unwrap();
+    send.finish().unwrap();
+    recv
+}
+
+#[test]
+fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
+    run(async {
+        let place = Place::new();
+        for index in 0..600 {
+            std::fs::write(place.far(&format!("file {index}")), "").unwrap();
+        }
+        std::fs::write(place.far("big"), pattern(3_000_000, 1)).unwrap();
+        let server = place.serve();
+        let mut hostile = Vec::new();
+        // More than all of tokio's 512 threads for what may wait, if each listing had one.
+        for _ in 0..40 {
+            let (endpoint, connection) = raw(&server).await;
+            let mut streams = Vec::new();
+            for index in 0..15 {
+                let request = match index % 2 {
+                    0 => r#"{"List":{"name":"","deep":true}}"#,
+                    _ => r#"{"Get":{"name":"big","have":0,"digest":null}}"#,
+                };
+                streams.push(ask(&connection, request).await);
+            }
+            hostile.push((endpoint, connection, streams));
+        }
+        let honest = client(&server, server.address, &[FIRST]).await;
+        let progress = Arc::new(Progress::new());
+        let name: Name = "big".parse().unwrap();
+        let getting = honest.get(&name, &place.near(""), &options(), &progress);
+        let got = tokio::time::timeout(Duration::from_secs(20), getting).await;
+        got.expect("nobody else is served").unwrap();
+
+        // Who asks for more listings at a time is told so.
+        let (_, connection, streams) = &mut hostile[0];
+        let mut refused = false;
+        for stream in streams.iter_mut().step_by(2).skip(2) {
+            let mut answer = vec![0; 4];
+            stream.read_exact(&mut answer).await.unwrap();
+            answer = vec![0; u32::from_be_bytes(answer.try_into().unwrap()) as usize];
+            stream.read_exact(&mut answer).await.unwrap();
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(answer.contains(r#""kind":"Limit""#), "{answer}");
+            assert!(
+                answer.contains("at most 2 listings of a client"),
+                "{answer}"
+            );
+            refused = true;
+        }
+        assert!(refused);
+        // Who takes nothing of what it asked for does not stay.
+        let ended = tokio::time::timeout(Duration::from_secs(75), connection.closed()).await;
+        let ended = ended.expect("it stays").to_string();
+        assert!(!ended.contains("locally"), "{ended}");
+    });
+}
+
+#[test]
+fn a_client_has_one_stream_until_it_has_greeted() {
+    run(async {
+        let place = Place::new();
+        let server = place.serve();
+        let trust = Trust::Fingerprint(server.fingerprint);
+        let tls = client_tls(&trust, None, None).unwrap();
+        let config = mpquic::ClientConfig::new(Arc::new(tls.config)).unwrap();
+        let endpoint = mpquic::Endpoint::client(&[(FIRST, 0).into()]).unwrap();
+        let connecting = endpoint
+            .connect_with(config, server.address, "server")
+            .unwrap();
+        let connection = connecting.await.unwrap();
+        let (mut first, _recv) = connection.open_bi().await.unwrap();
+        let mut second = std::pin::pin!(connection.open_bi());
+        let waits = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(second.as_mut().poll(context).is_pending())
+        });
+        assert!(waits.await, "a second stream");
+        first.write_all(&[1; 33]).await.unwrap();
+        let ended = connection.closed().await.to_string();
+        assert!(ended.contains("wrong token"), "{ended}");
+    });
+}
+
+#[test]
+fn the_same_question_costs_nothing_the_second_time() {
+    run(async {
+        let place = Place::new();
+        let path = place.far("big");
+        std::fs::write(&path, pattern(40_000_000, 1)).unwrap();
+        let old = std::time::SystemTime::now() - Duration::from_secs(100);
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(old).unwrap();
+        let server = place.serve();
+        let (_endpoint, connection) = raw(&server).await;
+        let digest = "00".repeat(32);
+        let request = format!(r#"{{"Get":{{"name":"big","have":40000000,"digest":"{digest}"}}}}"#);
+        let mut times = Vec::new();
+        for _ in 0..6 {
+            let begun = std::time::Instant::now();
+            let mut stream = ask(&connection, &request).await;
+            stream.read_exact(&mut [0; 4]).await.unwrap();
+            times.push(begun.elapsed());
+            stream.stop(0_u32.into()).unwrap();
+        }
+        let later = times[1..].iter().min().unwrap();
+        assert!(*later < times[0] / 4, "{times:?}");
     });
 }

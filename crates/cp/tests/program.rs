@@ -50,8 +50,12 @@ impl Place {
         self.server_by(Command::new(PROGRAM), more)
     }
 
-    fn server_by(&self, mut command: Command, more: &[&str]) -> Served {
-        command.args(["serve", "--listen", "127.0.0.1:0"]);
+    fn server_by(&self, command: Command, more: &[&str]) -> Served {
+        self.server_at(command, "127.0.0.1:0", more)
+    }
+
+    fn server_at(&self, mut command: Command, listen: &str, more: &[&str]) -> Served {
+        command.args(["serve", "--listen", listen]);
         command.arg("--root").arg(self.path("far"));
         command.arg("--identity").arg(self.path("identity"));
         command
@@ -183,16 +187,18 @@ fn a_server_or_a_client_that_is_not_trusted() {
     let token = place.text("token");
     let server = place.server(&["--token-file", &token]);
     let pinned = ["ls", &server.address, "--pin", WRONG_PIN];
-    fails(&program(&pinned), 5, "cannot connect to ");
+    let expected = format!("fingerprint {}, and --pin expects {WRONG_PIN}", server.pin);
+    fails(&program(&pinned), 5, &expected);
     // A certificate of its own is no authority for another name.
     let ca = place.text("identity/cert.pem");
     fails(
         &program(&["ls", &server.address, "--ca", &ca]),
         5,
-        "not valid for name",
+        &format!("give --pin {}", server.pin),
     );
     let known = ["ls", &server.address, "--pin", &server.pin];
-    fails(&program(&known), 6, "refuses this client: wrong token");
+    let needed = "refuses this client: it needs a token: give --token-file";
+    fails(&program(&known), 6, needed);
     let wrong = place.text("wrong");
     let arguments = [&known[..], &["--token-file", &wrong]].concat();
     fails(&program(&arguments), 6, "refuses this client: wrong token");
@@ -212,17 +218,22 @@ fn what_a_server_does_not_give_or_take() {
     denied(
         &["put", &server.address, &file],
         7,
-        "this server is read-only",
+        "error: this server is read-only",
     );
     denied(
         &["get", &server.address, "none", &near],
         7,
-        "no such file or folder",
+        "error: none: no such file or folder",
+    );
+    denied(
+        &["ls", &server.address, "--local", "203.0.113.7"],
+        1,
+        "error: cannot send from 203.0.113.7: ",
     );
     denied(
         &["get", &server.address, "link", &near],
         7,
-        "permission denied",
+        "error: link: permission denied",
     );
     denied(
         &["get", &server.address, "../file", &near],
@@ -331,5 +342,549 @@ fn servers_that_cannot_start() {
     assert!(
         help.contains("Examples:") && help.contains("Exit code:"),
         "{help}"
+    );
+}
+
+fn signal(child: &Child, name: &str) {
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", name, &id]).status();
+    assert!(sent.unwrap().success());
+}
+
+/// What a client has printed, which runs in a thread.
+type Run = std::thread::JoinHandle<Output>;
+
+fn in_background(arguments: &[&str]) -> Run {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments);
+    std::thread::spawn(move || command.output().unwrap())
+}
+
+/// A link before a server, slow enough for something to happen in the middle of a transfer.
+fn relay(server: &Served) -> mpquic_sim::Relay {
+    let link = mpquic_sim::LinkConfig::new(20_000_000, std::time::Duration::from_millis(5));
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let server = server.address.parse().unwrap();
+    mpquic_sim::Relay::spawn(listen, server, link.clone(), link, 1).unwrap()
+}
+
+/// Waits until a file in this folder has so many bytes, complete or not.
+fn arrived(folder: &Path, len: u64) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let has = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.metadata().is_ok_and(|found| found.len() >= len))
+    };
+    while !std::fs::read_dir(folder).is_ok_and(|mut entries| entries.any(has)) {
+        assert!(std::time::Instant::now() < until, "nothing arrives");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn both_signals_stop_both_sides_and_the_other_is_told() {
+    let place = Place::new();
+    std::fs::write(place.path("far/large"), vec![7; 30_000_000]).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    for (name, code) in [("TERM", 143), ("INT", 130)] {
+        let mut server = place.server(&[]);
+        let relay = relay(&server);
+        let (at, to) = (relay.addr().to_string(), place.text(name));
+        let client = in_background(&["get", &at, "large", &to, "--pin", &server.pin]);
+        arrived(&place.path(""), 1_000_000);
+        signal(&server.child, name);
+        assert_eq!(server.child.wait().unwrap().code(), Some(code));
+        let told = client.join().unwrap();
+        fails(&told, 9, "(the server stops); the same command goes on");
+
+        let server = place.server(&[]);
+        let relay = self::relay(&server);
+        let at = relay.addr().to_string();
+        let mut client = Command::new(PROGRAM)
+            .args(["get", &at, "large", &to, "--pin", &server.pin])
+            .spawn()
+            .unwrap();
+        arrived(&place.path(""), 4_000_000);
+        signal(&client, name);
+        assert_eq!(client.wait().unwrap().code(), Some(code));
+        for entry in std::fs::read_dir(place.path("")).unwrap() {
+            // What is not complete of the other signal's.
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|end| end == "part") {
+                std::fs::remove_file(path).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_was_killed_is_found_again_at_once() {
+    let place = Place::new();
+    let data = vec![7; 20_000_000];
+    std::fs::write(place.path("far/large"), &data).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    // A port that nobody has: the new server must have that of the one before.
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let listen = free.local_addr().unwrap().to_string();
+    drop(free);
+    let mut server = place.server_at(Command::new(PROGRAM), &listen, &[]);
+    let relay = relay(&server);
+    let (at, to) = (relay.addr().to_string(), place.text("out"));
+    let get = [
+        "get",
+        &at,
+        "large",
+        &to,
+        "--pin",
+        &server.pin,
+        "--retry",
+        "1m",
+        "--json",
+    ];
+    let begun = std::time::Instant::now();
+    let client = in_background(&get);
+    arrived(&place.path(""), 5_000_000);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let _server = place.server_at(Command::new(PROGRAM), &listen, &[]);
+    let done = client.join().unwrap();
+    let took = begun.elapsed();
+    let (out, err) = (
+        String::from_utf8_lossy(&done.stdout),
+        String::from_utf8_lossy(&done.stderr),
+    );
+    assert!(done.status.success(), "{err}");
+    assert!(std::fs::read(place.path("out")).unwrap() == data);
+    let told: Vec<_> = err.lines().collect();
+    assert_eq!(
+        told,
+        [
+            "the connection is lost: reset by the peer; trying again for 1m",
+            "connected again"
+        ]
+    );
+    // 160 Mbit at 20 Mbit/s are 8 s; without the key of before, the idle timeout of 30 s came first.
+    assert!(took < std::time::Duration::from_secs(25), "{took:?}");
+    // Nothing of it was transferred twice but what was on its way.
+    let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(summary["moved"].as_u64().unwrap() < 22_000_000, "{summary}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn lines_that_cannot_be_written_end_nothing() {
+    let full = || {
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap()
+    };
+    let place = Place::new();
+    std::fs::write(place.path("far/file"), "contents").unwrap();
+    std::os::unix::fs::symlink("none", place.path("far/link")).unwrap();
+    let mut child = Command::new(PROGRAM)
+        .args(["serve", "--listen", "127.0.0.1:0", "--root"])
+        .arg(place.path("far"))
+        .arg("--identity")
+        .arg(place.path("identity"))
+        .stdout(Stdio::piped())
+        .stderr(full())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut after = |what: &str| {
+        lines
+            .next()
+            .unwrap()
+            .unwrap()
+            .strip_prefix(what)
+            .unwrap()
+            .to_owned()
+    };
+    let (address, pin) = (after("listening on "), after("fingerprint "));
+    // Nor do its lines have a reader any more.
+    drop(lines);
+    for _ in 0..2 {
+        let listed = program(&["ls", &address, "file", "--pin", &pin]);
+        assert!(listed.status.success(), "{listed:?}");
+    }
+    for (role, code) in [("ls", 23), ("get", 23)] {
+        let mut client = Command::new(PROGRAM);
+        client.args([role, &address, ".", "--pin", &pin]);
+        let done = client
+            .current_dir(place.path("near"))
+            .stdout(full())
+            .stderr(full())
+            .status();
+        assert_eq!(done.unwrap().code(), Some(code), "{role}");
+    }
+    assert_eq!(names(&place.path("near")), ["file"]);
+    let unreachable = Command::new(PROGRAM)
+        .args(["ls", "host.invalid"])
+        .stderr(full())
+        .status();
+    assert_eq!(unreachable.unwrap().code(), Some(3));
+    signal(&child, "TERM");
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+/// The program without root's rights, before which no permission stops.
+fn as_nobody() -> Command {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|found| {
+        use std::os::unix::fs::MetadataExt as _;
+        found.uid() == 0
+    });
+    if !is_root {
+        return Command::new(PROGRAM);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", PROGRAM]);
+    command
+}
+
+fn lines_of(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines: Vec<_> = text.lines().map(ToOwned::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// A tree with all that cannot be copied, and what can be. Returns the names of that.
+fn odd_tree(folder: &Path) -> Vec<String> {
+    use std::os::unix::ffi::OsStringExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    std::fs::create_dir_all(folder.join("deep/er")).unwrap();
+    std::fs::create_dir(folder.join("locked")).unwrap();
+    let long = |last: &str| format!("{}{last}", "n".repeat(255 - last.len()));
+    let wide = "\u{65e5}".repeat(85);
+    let good = [
+        "deep/er/last".to_owned(),
+        "deep/own.mpquic.part".to_owned(),
+        ".mpquic-own.part".to_owned(),
+        long("1"),
+        format!("deep/{}", long("2")),
+        wide,
+        "plain".to_owned(),
+    ];
+    for name in good
+        .iter()
+        .map(String::as_str)
+        .chain(["secret", "locked/inside"])
+    {
+        std::fs::write(folder.join(name), name).unwrap();
+    }
+    let bad = std::ffi::OsString::from_vec(b"bad\xffname".to_vec());
+    std::fs::write(folder.join(bad), "").unwrap();
+    symlink("nowhere", folder.join("dangling")).unwrap();
+    symlink("deep", folder.join("way")).unwrap();
+    symlink("/etc/passwd", folder.join("out")).unwrap();
+    symlink("plain", folder.join("deep/copy")).unwrap();
+    std::fs::remove_file(folder.join("deep/copy")).unwrap();
+    symlink("../plain", folder.join("deep/copy")).unwrap();
+    let made = Command::new("mkfifo").arg(folder.join("pipe")).status();
+    assert!(made.unwrap().success());
+    for (name, mode) in [("secret", 0), ("locked", 0)] {
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut good = good.to_vec();
+    good.push("deep/copy".to_owned());
+    good
+}
+
+#[test]
+fn what_cannot_be_copied_is_named_and_all_else_arrives() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    let open = |name: &str, mode| {
+        std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["near", "far"] {
+        open(name, 0o777);
+    }
+    open("", 0o777);
+    open("token", 0o644);
+    let token = place.text("token");
+    let server = place.server_by(as_nobody(), &["--allow-put", "--token-file", &token]);
+    let known = ["--pin", &server.pin, "--token-file", &token];
+    let run = |arguments: &[&str]| as_nobody().args(arguments).args(known).output().unwrap();
+    let told = |of: &str| {
+        let left = |name: &str, why: &str| format!("left out: {of}{name}: {why}");
+        let mut told = vec![
+            left("bad\\xffname", "its name is not UTF-8"),
+            left("dangling", "a link that leads nowhere"),
+            left("locked", "Permission denied (os error 13)"),
+            left("out", "a link that leads out of the folder"),
+            left("pipe", "neither a file nor a folder"),
+            left("way", "a link to a folder: --links copies links as links"),
+        ];
+        told.sort();
+        told
+    };
+    let complete = |folder: &Path, good: &[String]| {
+        for name in good {
+            let wanted = if name == "deep/copy" { "plain" } else { name };
+            let found = std::fs::read_to_string(folder.join(name));
+            assert_eq!(
+                found.unwrap_or_else(|error| panic!("{name}: {error}")),
+                wanted
+            );
+        }
+        assert!(!folder.join("secret").exists() && !folder.join("out").exists());
+    };
+
+    let good = odd_tree(&place.path("far/odd"));
+    let (got, there) = (place.text("near/got"), place.text("near/odd"));
+    let done = run(&["get", &server.address, "odd", &got]);
+    let mut expected = told("odd/");
+    expected.push("left out: odd/secret: permission denied".to_owned());
+    expected.sort();
+    assert_eq!(lines_of(&done.stderr), expected);
+    assert_eq!(done.status.code(), Some(23));
+    complete(&place.path("near/got"), &good);
+    let summary = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(
+        summary.starts_with("8 files, ") && summary.contains("  7 left out"),
+        "{summary}"
+    );
+
+    let listed = run(&["ls", &server.address, "odd", "-r"]);
+    assert_eq!(lines_of(&listed.stderr), told("odd/"));
+    assert_eq!(listed.status.code(), Some(23));
+    assert!(String::from_utf8_lossy(&listed.stdout).contains("odd/deep/er/last"));
+    let shallow = run(&["ls", &server.address, "odd"]);
+    let not_deep: Vec<_> = told("odd/")
+        .into_iter()
+        .filter(|line| !line.contains("locked"))
+        .collect();
+    assert_eq!(lines_of(&shallow.stderr), not_deep);
+    assert_eq!(shallow.status.code(), Some(23));
+
+    let good = odd_tree(&place.path("near/odd"));
+    let done = run(&["put", &server.address, &there, "in/"]);
+    let mut expected = told("");
+    expected.push(format!(
+        "left out: {there}/secret: Permission denied (os error 13)"
+    ));
+    expected.sort();
+    assert_eq!(lines_of(&done.stderr), expected);
+    assert_eq!(done.status.code(), Some(23));
+    complete(&place.path("far/in/odd"), &good);
+
+    // What is asked for by itself has the code of before.
+    let alone = run(&["get", &server.address, "odd/secret", &got]);
+    fails(&alone, 7, "odd/secret: permission denied");
+    open("far/odd/locked", 0o755);
+    open("near/odd/locked", 0o755);
+}
+
+#[test]
+fn permissions_links_and_newer_files() {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let place = Place::new();
+    let tree = place.path("far/tree");
+    std::fs::create_dir_all(tree.join("inside")).unwrap();
+    let modes = [
+        ("run.sh", 0o755),
+        ("private", 0o600),
+        ("setuid", 0o4755),
+        ("inside/read", 0o444),
+    ];
+    for (name, bits) in modes {
+        std::fs::write(tree.join(name), name).unwrap();
+        std::fs::set_permissions(tree.join(name), std::fs::Permissions::from_mode(bits)).unwrap();
+    }
+    symlink("run.sh", tree.join("file link")).unwrap();
+    symlink("inside", tree.join("folder link")).unwrap();
+    symlink("../run.sh", tree.join("inside/up")).unwrap();
+    symlink("../../private", tree.join("inside/out")).unwrap();
+    std::fs::set_permissions(tree.join("inside"), std::fs::Permissions::from_mode(0o550)).unwrap();
+    let token = place.text("token");
+    let server = place.server(&["--allow-put", "--token-file", &token]);
+    let known = ["--pin", &server.pin, "--token-file", &token];
+    let run = |arguments: &[&str]| program(&[arguments, &known].concat());
+    let (links, plain) = (place.text("near/links"), place.text("near/plain"));
+
+    let check = |folder: &Path| {
+        for (name, bits) in modes {
+            assert_eq!(mode(&folder.join(name)), bits & 0o777, "{name}");
+        }
+        assert_eq!(mode(&folder.join("inside")), 0o550);
+        for (name, target) in [
+            ("file link", "run.sh"),
+            ("folder link", "inside"),
+            ("inside/up", "../run.sh"),
+        ] {
+            assert_eq!(
+                std::fs::read_link(folder.join(name)).unwrap(),
+                Path::new(target)
+            );
+        }
+        assert!(std::fs::symlink_metadata(folder.join("inside/out")).is_err());
+    };
+    for _ in 0..2 {
+        let got = run(&["get", &server.address, "tree", &links, "--links"]);
+        let told = ["left out: tree/inside/out: a link that leads out of the folder"];
+        assert_eq!(lines_of(&got.stderr), told);
+        assert_eq!(got.status.code(), Some(23));
+        check(&place.path("near/links"));
+    }
+    let put = run(&["put", &server.address, &links, "back", "--links"]);
+    assert_eq!(put.status.code(), Some(0), "{put:?}");
+    check(&place.path("far/back"));
+    let got = run(&["get", &server.address, "tree", &plain, "--no-perms"]);
+    assert_eq!(got.status.code(), Some(23));
+    std::fs::write(place.path("near/new"), "").unwrap();
+    let usual = mode(&place.path("near/new"));
+    assert_eq!(mode(&place.path("near/plain/run.sh")), usual);
+    assert!(
+        place
+            .path("near/plain/file link")
+            .symlink_metadata()
+            .unwrap()
+            .is_file()
+    );
+
+    // A file that was changed here stays, and is named, until it may be replaced; likewise on the server.
+    let (mine, theirs) = (
+        place.path("near/plain/private"),
+        place.path("far/back/run.sh"),
+    );
+    for changed in [&mine, &theirs] {
+        std::fs::write(changed, "changed later").unwrap();
+    }
+    let got = run(&["get", &server.address, "tree/private", &plain]);
+    fails(
+        &got,
+        23,
+        "private: the file here is newer: --overwrite replaces it",
+    );
+    let got = run(&["get", &server.address, "tree", &plain]);
+    assert_eq!(got.status.code(), Some(23));
+    let told = String::from_utf8_lossy(&got.stderr);
+    assert!(
+        told.contains("plain/private: the file here is newer: --overwrite replaces it"),
+        "{told}"
+    );
+    assert_eq!(std::fs::read(&mine).unwrap(), b"changed later");
+    let put = run(&["put", &server.address, &links, "back", "--links"]);
+    let told = ["left out: back/run.sh: the file there is newer: --overwrite replaces it"];
+    assert_eq!(
+        (lines_of(&put.stderr), put.status.code()),
+        (told.map(ToOwned::to_owned).to_vec(), Some(23))
+    );
+    assert_eq!(std::fs::read(&theirs).unwrap(), b"changed later");
+    let got = run(&["get", &server.address, "tree/private", &plain, "--force"]);
+    assert_eq!(got.status.code(), Some(0), "{got:?}");
+    assert_eq!(std::fs::read(&mine).unwrap(), b"private");
+    let put = run(&[
+        "put",
+        &server.address,
+        &links,
+        "back",
+        "--links",
+        "--overwrite",
+    ]);
+    assert_eq!(put.status.code(), Some(0), "{put:?}");
+    assert_eq!(std::fs::read(&theirs).unwrap(), b"run.sh");
+}
+
+#[test]
+fn secrets_are_not_served() {
+    let place = Place::new();
+    let made = place.server(&[]);
+    drop(made);
+    let (cert, key) = (
+        place.text("identity/cert.pem"),
+        place.text("identity/key.pem"),
+    );
+    let far = place.text("far");
+    for name in ["key.pem", "token"] {
+        std::fs::copy(&key, place.path("far").join(name)).unwrap();
+    }
+    let refused = |more: &[&str], what: &str| {
+        let first = ["serve", "--root", &far, "--listen", "127.0.0.1:0"];
+        fails(&program(&[&first[..], more].concat()), 2, what);
+    };
+    let inside = |name: &str| place.text(&format!("far/{name}"));
+    refused(
+        &["--cert", &cert, "--key", &inside("key.pem")],
+        "the server's key would be among",
+    );
+    let own = ["--cert", &cert, "--key", &key];
+    refused(
+        &[&own[..], &["--token-file", &inside("token")]].concat(),
+        "the token would be among",
+    );
+    refused(
+        &[&own[..], &["--keylog", &inside("new/keys")]].concat(),
+        "the secrets of connections would be",
+    );
+    refused(
+        &["--identity", &inside("identity")],
+        "the server's key would be among",
+    );
+    assert_eq!(
+        names(&place.path("far")),
+        ["key.pem", "token"],
+        "nothing was written there"
+    );
+
+    let (token, keys) = (place.text("token"), place.text("keys"));
+    let server = place.server(&["--token-file", &token, "--keylog", &keys]);
+    let known = ["--pin", &server.pin, "--token-file", &token];
+    std::fs::hard_link(&key, place.path("far/one")).unwrap();
+    std::fs::hard_link(&token, place.path("far/two")).unwrap();
+    std::fs::rename(&keys, place.path("far/three")).unwrap();
+    let near = place.text("near");
+    for name in ["one", "two", "three"] {
+        let get = ["get", &server.address, name, &near];
+        fails(
+            &program(&[&get[..], &known].concat()),
+            7,
+            "permission denied",
+        );
+    }
+    let all = program(&[&["get", &server.address, ".", &near][..], &known].concat());
+    assert_eq!(all.status.code(), Some(23));
+    assert_eq!(
+        names(&place.path("near")),
+        ["key.pem", "token"],
+        "those are others"
+    );
+}
+
+#[test]
+fn options_without_effect_are_told() {
+    let place = Place::new();
+    std::fs::write(place.path("far/file"), "contents").unwrap();
+    let server = place.server(&[]);
+    let near = place.text("near");
+    for arguments in [
+        &["ls", &server.address, "--scheduler", "ecf"][..],
+        &["get", &server.address, "file", &near, "--scheduler", "ecf"],
+    ] {
+        let done = program(&[arguments, &["--pin", &server.pin]].concat());
+        assert!(done.status.success(), "{done:?}");
+        let told = lines_of(&done.stderr);
+        assert!(
+            told.len() == 1 && told[0].starts_with("warning: --scheduler"),
+            "{told:?}"
+        );
+    }
+    let metered = [
+        "ls",
+        &server.address,
+        "--metered",
+        "none9",
+        "--pin",
+        &server.pin,
+    ];
+    let done = program(&metered);
+    let told = lines_of(&done.stderr);
+    assert!(
+        told.len() == 1 && told[0].contains("no interface is named none9"),
+        "{told:?}"
     );
 }

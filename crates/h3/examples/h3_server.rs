@@ -1,22 +1,32 @@
-//! Serves the files of a folder over HTTP/3, on all paths that a client opens.
+//! Serves the files of a folder over HTTP/3, on all paths that a client opens, and takes files if it is told to.
 
 use std::error::Error;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use clap::Parser;
-use h3::server::RequestStream;
+use http::header::{ALLOW, CONTENT_LENGTH};
 use http::{Method, Request, Response, StatusCode};
-use mpquic::rustls;
+use mpquic::{ConnectionError, rustls};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::Semaphore;
 
-/// How much of a file is read at a time.
-const PIECE: usize = 256 * 1024;
+/// How much of a file is read at a time. A request for a file holds about twice as much.
+const PIECE: usize = 16 * 1024;
+/// How many requests of a connection may hold a file and its pieces at once. The others wait.
+const BODIES: usize = 8;
+/// How many bytes the fields of a request may take: beyond that, h3 answers 431.
+const MAX_FIELDS: u64 = 16 * 1024;
+
+type Answering = h3::server::RequestStream<mpquic_h3::BidiStream<Bytes>, Bytes>;
+type Failure = Box<dyn Error + Send + Sync>;
 
 /// Serves the files of a folder over HTTP/3.
 ///
@@ -25,7 +35,7 @@ const PIECE: usize = 256 * 1024;
 #[command(
     after_help = "Example:\n  h3_server --root . --listen 127.0.0.1:4433 --cert-out /tmp/cert.pem"
 )]
-struct Arguments {
+pub(crate) struct Arguments {
     /// The folder with the files.
     #[arg(long, default_value = ".")]
     root: PathBuf,
@@ -41,21 +51,42 @@ struct Arguments {
     /// Where the certificate is written that is made without --cert.
     #[arg(long, default_value = "h3-cert.pem")]
     cert_out: PathBuf,
+    /// A folder for files that clients PUT, as /NAME; anybody may. Without it, PUT is refused.
+    #[arg(long)]
+    uploads: Option<PathBuf>,
+    /// How large such a file may be, in bytes.
+    #[arg(long, default_value = "100000000")]
+    upload_limit: u64,
+}
+
+/// What does not change from one request to the next.
+struct Service {
+    root: PathBuf,
+    uploads: Option<PathBuf>,
+    upload_limit: u64,
+}
+
+/// A line for people. If nobody can read it, the service goes on: `println` and `eprintln` would panic.
+macro_rules! say {
+    ($to:expr, $($what:tt)*) => {{
+        let _ = writeln!($to, $($what)*);
+    }};
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("error: no runtime: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    match runtime.block_on(run(arguments)) {
+    let ended = tokio::runtime::Runtime::new()
+        .map_err(|error| format!("no runtime: {error}").into())
+        .and_then(|runtime| {
+            runtime.block_on(async {
+                let endpoint = listen(&arguments)?;
+                run(endpoint, arguments, stop()).await
+            })
+        });
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            say!(std::io::stderr(), "error: {error}");
             ExitCode::FAILURE
         }
     }
@@ -75,114 +106,236 @@ fn identity(
     let made = rcgen::generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()])?;
     std::fs::write(&arguments.cert_out, made.cert.pem())
         .map_err(|error| format!("{}: {error}", arguments.cert_out.display()))?;
-    println!("certificate in {}", arguments.cert_out.display());
+    let written = arguments.cert_out.display();
+    say!(std::io::stdout(), "certificate in {written}");
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     Ok((vec![made.cert.der().clone()], key))
 }
 
-async fn run(arguments: Arguments) -> Result<(), Box<dyn Error>> {
-    let (chain, key) = identity(&arguments)?;
+/// An endpoint at the addresses that the arguments name. Of a runtime.
+pub(crate) fn listen(arguments: &Arguments) -> Result<mpquic::Endpoint, Box<dyn Error>> {
+    let (chain, key) = identity(arguments)?;
     let mut tls = rustls::ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     tls.alpn_protocols = vec![b"h3".to_vec()];
-    let config = mpquic::ServerConfig::new(Arc::new(tls))?;
+    let mut transport = mpquic::TransportConfig::default();
+    // A client that takes less of what waits for it holds memory, and gets nowhere.
+    transport.min_peer_rate(1_000, Duration::from_secs(30));
+    let mut config = mpquic::ServerConfig::new(Arc::new(tls))?;
+    config.transport(Arc::new(transport));
     let endpoint = mpquic::Endpoint::server(config, &arguments.listen)?;
     for local in endpoint.local_addrs() {
-        println!("listening on https://{local}/");
+        say!(std::io::stdout(), "listening on https://{local}/");
     }
-    let root: Arc<Path> = arguments.root.into();
-    while let Some(incoming) = endpoint.accept().await {
-        let root = Arc::clone(&root);
+    Ok(endpoint)
+}
+
+/// Serves until it is told to stop.
+pub(crate) async fn run(
+    endpoint: mpquic::Endpoint,
+    arguments: Arguments,
+    stop: impl Future<Output = std::io::Result<()>>,
+) -> Result<(), Box<dyn Error>> {
+    let service = Arc::new(Service {
+        root: arguments.root,
+        uploads: arguments.uploads,
+        upload_limit: arguments.upload_limit,
+    });
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let incoming = tokio::select! {
+            incoming = endpoint.accept() => incoming,
+            stopped = &mut stop => {
+                stopped?;
+                break;
+            }
+        };
+        let Some(incoming) = incoming else { break };
+        let service = Arc::clone(&service);
         tokio::spawn(async move {
             let connection = match incoming.await {
                 Ok(connection) => connection,
-                Err(error) => return eprintln!("a handshake failed: {error}"),
+                Err(error) => return say!(std::io::stderr(), "a handshake failed: {error}"),
             };
             let remote = connection.remote_address();
-            if let Err(error) = serve(connection, &root).await {
-                eprintln!("{remote}: {error}");
+            if let Err(error) = serve(connection, service).await {
+                say!(std::io::stderr(), "{remote}: {error}");
             }
         });
     }
+    // Clients are told that no more comes.
+    let no_error = u32::try_from(h3::error::Code::H3_NO_ERROR.value())?;
+    endpoint.close(no_error.into(), b"the server stops");
+    endpoint.wait_idle().await;
     Ok(())
 }
 
-async fn serve(connection: mpquic::Connection, root: &Arc<Path>) -> Result<(), Box<dyn Error>> {
+/// Until somebody stops the service: Ctrl-C, or SIGTERM, as `kill`, containers and systemd send it.
+async fn stop() -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => pressed,
+            _ = terminate.recv() => Ok(()),
+        }
+    }
+    #[cfg(not(unix))]
+    tokio::signal::ctrl_c().await
+}
+
+async fn serve(connection: mpquic::Connection, service: Arc<Service>) -> Result<(), Failure> {
     let transport = mpquic_h3::Connection::new(connection.clone());
-    let mut requests = h3::server::Connection::<_, Bytes>::new(transport).await?;
+    let mut requests = h3::server::builder()
+        .max_field_section_size(MAX_FIELDS)
+        .build::<_, Bytes>(transport)
+        .await?;
+    let bodies = Arc::new(Semaphore::new(BODIES));
     loop {
         let resolver = match requests.accept().await {
             Ok(Some(resolver)) => resolver,
             Ok(None) => return Ok(()),
             Err(error) if error.is_h3_no_error() => return Ok(()),
+            // The service stops.
+            Err(_) if connection.close_reason() == Some(ConnectionError::LocallyClosed) => {
+                return Ok(());
+            }
             Err(error) => return Err(error.into()),
         };
-        let root = Arc::clone(root);
+        let service = Arc::clone(&service);
+        let bodies = Arc::clone(&bodies);
         let connection = connection.clone();
         tokio::spawn(async move {
             let (request, stream) = match resolver.resolve_request().await {
                 Ok(both) => both,
-                Err(error) => return eprintln!("no request: {error}"),
+                Err(error) => return say!(std::io::stderr(), "no request: {error}"),
             };
-            let uri = request.uri().clone();
-            match answer(&request, stream, &root).await {
-                Ok(status) => println!("{status} {uri}, {} paths", connection.paths().len()),
-                Err(error) => eprintln!("{uri}: {error}"),
+            let Ok(_turn) = bodies.acquire().await else {
+                return; // nobody closes it
+            };
+            let (method, uri) = (request.method(), request.uri());
+            // An error leaves the stream, which resets it: the client does not take a part for the whole.
+            match service.answer(&request, stream).await {
+                Ok(status) => {
+                    let paths = connection.paths().len();
+                    say!(std::io::stdout(), "{status} {method} {uri}, {paths} paths");
+                }
+                Err(error) => say!(std::io::stderr(), "{method} {uri}: {error}"),
             }
         });
     }
 }
 
-/// The file that a request names, if it lies in the folder.
-fn file_of(root: &Path, uri: &str) -> Option<PathBuf> {
-    let relative = Path::new(uri.trim_start_matches('/'));
-    let inside = |part| matches!(part, Component::Normal(_));
-    relative
-        .components()
-        .all(inside)
-        .then(|| root.join(relative))
+impl Service {
+    async fn answer(
+        &self,
+        request: &Request<()>,
+        mut stream: Answering,
+    ) -> Result<StatusCode, Failure> {
+        let path = request.uri().path();
+        let status = match (request.method(), &self.uploads) {
+            (&Method::GET | &Method::HEAD, _) => match self.open(path).await {
+                Some((file, length)) => {
+                    let head = Response::builder().header(CONTENT_LENGTH, length);
+                    stream.send_response(head.body(())?).await?;
+                    if request.method() == Method::GET {
+                        send(file, length, &mut stream).await?;
+                    }
+                    stream.finish().await?;
+                    return Ok(StatusCode::OK);
+                }
+                None => StatusCode::NOT_FOUND,
+            },
+            (&Method::PUT, Some(folder)) => self.receive(request, folder, &mut stream).await?,
+            // RFC 9110 section 15.5.6 wants the list.
+            _ => StatusCode::METHOD_NOT_ALLOWED,
+        };
+        let mut head = Response::builder().status(status).header(CONTENT_LENGTH, 0);
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            let put = if self.uploads.is_some() { ", PUT" } else { "" };
+            head = head.header(ALLOW, format!("GET, HEAD{put}"));
+        }
+        stream.send_response(head.body(())?).await?;
+        // What is unread of the request is stopped with H3_NO_ERROR when the stream is dropped: clients read this answer.
+        stream.finish().await?;
+        Ok(status)
+    }
+
+    /// The file that a request names, if there is one in the folder, and its length.
+    async fn open(&self, path: &str) -> Option<(tokio::fs::File, u64)> {
+        let relative = Path::new(path.trim_start_matches('/'));
+        let inside = |part| matches!(part, Component::Normal(_));
+        if !relative.components().all(inside) {
+            return None;
+        }
+        let path = self.root.join(relative);
+        // A pipe would have us wait for whoever writes.
+        if !tokio::fs::metadata(&path).await.ok()?.is_file() {
+            return None;
+        }
+        let file = tokio::fs::File::open(&path).await.ok()?;
+        let length = file.metadata().await.ok()?.len();
+        Some((file, length))
+    }
+
+    /// Writes the body of a request into a file. It has its name once all of it is there.
+    async fn receive(
+        &self,
+        request: &Request<()>,
+        folder: &Path,
+        stream: &mut Answering,
+    ) -> Result<StatusCode, Failure> {
+        let mut parts = Path::new(request.uri().path().trim_start_matches('/')).components();
+        let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else {
+            return Ok(StatusCode::NOT_FOUND);
+        };
+        let announced = request.headers().get(CONTENT_LENGTH);
+        let announced = match announced.map(|value| value.to_str().map(str::parse)) {
+            None => None,
+            Some(Ok(Ok(length))) => Some(length),
+            Some(_) => return Ok(StatusCode::BAD_REQUEST),
+        };
+        // Before the body is sent, if the client says how long it is.
+        if announced.is_some_and(|length: u64| length > self.upload_limit) {
+            return Ok(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        let part = tempfile::NamedTempFile::new_in(folder)?;
+        let mut file = tokio::fs::File::from_std(part.reopen()?);
+        file.set_max_buf_size(PIECE);
+        let mut length = 0;
+        while let Some(mut data) = stream.recv_data().await? {
+            length += data.remaining() as u64;
+            if length > self.upload_limit {
+                return Ok(StatusCode::PAYLOAD_TOO_LARGE);
+            }
+            file.write_all_buf(&mut data).await?;
+        }
+        file.flush().await?;
+        // h3 does not compare them (RFC 9114 section 4.1.2).
+        if announced.is_some_and(|announced| announced != length) {
+            return Ok(StatusCode::BAD_REQUEST);
+        }
+        part.persist(folder.join(name))?;
+        Ok(StatusCode::CREATED)
+    }
 }
 
-async fn answer<S>(
-    request: &Request<()>,
-    mut stream: RequestStream<S, Bytes>,
-    root: &Path,
-) -> Result<StatusCode, Box<dyn Error + Send + Sync>>
-where
-    S: h3::quic::BidiStream<Bytes>,
-{
-    let found = match file_of(root, request.uri().path()) {
-        _ if *request.method() != Method::GET => Err(StatusCode::METHOD_NOT_ALLOWED),
-        Some(path) => match tokio::fs::File::open(&path).await {
-            Ok(file) => match file.metadata().await {
-                Ok(facts) if facts.is_file() => Ok((file, facts.len())),
-                _ => Err(StatusCode::NOT_FOUND),
-            },
-            Err(_) => Err(StatusCode::NOT_FOUND),
-        },
-        None => Err(StatusCode::NOT_FOUND),
-    };
-    let status = match found {
-        Ok((mut file, len)) => {
-            let head = Response::builder().header("content-length", len).body(())?;
-            stream.send_response(head).await?;
-            let mut left = len;
-            while left > 0 {
-                let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
-                // A file that became shorter ends the request, not the length that was promised.
-                file.read_exact(&mut piece).await?;
-                left -= piece.len() as u64;
-                stream.send_data(Bytes::from(piece)).await?;
-            }
-            StatusCode::OK
-        }
-        Err(status) => {
-            let head = Response::builder().status(status).body(())?;
-            stream.send_response(head).await?;
-            status
-        }
-    };
-    stream.finish().await?;
-    Ok(status)
+/// Sends so much of the file.
+async fn send(
+    mut file: tokio::fs::File,
+    length: u64,
+    stream: &mut Answering,
+) -> Result<(), Failure> {
+    file.set_max_buf_size(PIECE);
+    let mut left = length;
+    while left > 0 {
+        let mut piece = vec![0; PIECE.min(usize::try_from(left).unwrap_or(PIECE))];
+        // A file that became shorter ends the request, not the length that was promised.
+        file.read_exact(&mut piece).await?;
+        left -= piece.len() as u64;
+        stream.send_data(Bytes::from(piece)).await?;
+    }
+    Ok(())
 }

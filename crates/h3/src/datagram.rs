@@ -26,11 +26,11 @@ impl<B: Buf> DatagramConnectionExt<B> for Connection {
     type RecvDatagramHandler = RecvDatagramHandler;
 
     fn send_datagram_handler(&self) -> Self::SendDatagramHandler {
-        SendDatagramHandler(self.0.clone())
+        SendDatagramHandler(self.transport.clone())
     }
 
     fn recv_datagram_handler(&self) -> Self::RecvDatagramHandler {
-        RecvDatagramHandler(self.0.clone())
+        RecvDatagramHandler(self.transport.clone())
     }
 }
 

@@ -54,10 +54,12 @@
 mod connection;
 mod datagram;
 mod error;
+mod frames;
 mod stream;
 
 pub use connection::{Connection, OpenStreams};
 pub use datagram::{RecvDatagramHandler, SendDatagramHandler};
+pub use frames::FrameTooLarge;
 pub use stream::{BidiStream, RecvStream, SendStream};
 
 pub use h3;

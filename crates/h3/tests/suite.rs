@@ -3,4 +3,7 @@
 
 mod common;
 mod datagrams;
+mod endings;
+mod examples;
+mod limits;
 mod requests;

@@ -90,9 +90,10 @@ impl Policy {
     /// As [`load`](Self::load), and [`LoadError::NoPlan`] where a plan is asked for and the graph has none.
     pub fn load_with(path: impl AsRef<Path>, options: &Options) -> Result<Self, LoadError> {
         let path = path.as_ref();
+        // Of two files that are not there, the one that was named.
+        let onnx = load::read_bounded(path, options.limits.file_bytes)?;
         let card = load::read_bounded(&path.with_extension("json"), options.limits.card_bytes)?;
         let card = Card::from_json(&card)?;
-        let onnx = load::read_bounded(path, options.limits.file_bytes)?;
         Self::from_bytes(&onnx, card, options)
     }
 

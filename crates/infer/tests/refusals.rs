@@ -320,7 +320,8 @@ fn records_and_sizes_are_counted_before_they_are_built() {
 fn from_files_with_the_path_in_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dqn.onnx");
-    assert!(matches!(Policy::load(&path), Err(LoadError::Io { .. })));
+    let missing = Policy::load(&path).unwrap_err();
+    assert!(matches!(&missing, LoadError::Io { path: missing, .. } if *missing == path));
     let files = dqn(8);
     std::fs::write(&path, &files.onnx).unwrap();
     std::fs::write(
@@ -339,6 +340,42 @@ fn from_files_with_the_path_in_the_error() {
     let error = Policy::load_with(&path, &options).unwrap_err();
     assert!(matches!(&error, LoadError::FileSize { .. }), "{error}");
     assert!(error.to_string().contains("dqn.onnx"), "{error}");
+}
+
+/// A pipe whose opening would wait for a writer, and a device without an end, in the place of either file.
+#[cfg(unix)]
+#[test]
+fn only_from_regular_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, zero) = (
+        folder.path().join("pipe"),
+        std::path::Path::new("/dev/zero"),
+    );
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let files = dqn(8);
+    let card = serde_json::to_vec(&files.card).unwrap();
+    for (number, odd) in [&pipe, zero].into_iter().enumerate() {
+        for odd_card in [false, true] {
+            let path = folder.path().join(format!("{number}{odd_card}.onnx"));
+            let (good, bad) = match odd_card {
+                true => (path.clone(), path.with_extension("json")),
+                false => (path.with_extension("json"), path.clone()),
+            };
+            let bytes = if odd_card { &files.onnx } else { &card };
+            std::fs::write(good, bytes).unwrap();
+            std::os::unix::fs::symlink(odd, &bad).unwrap();
+            let (done, result) = std::sync::mpsc::channel();
+            std::thread::spawn(move || done.send(Policy::load(&path).map(drop)));
+            let result = result.recv_timeout(std::time::Duration::from_secs(10));
+            let error = result.expect("loading waits").unwrap_err().to_string();
+            assert!(
+                error.contains("a pipe or a device, expected a regular file"),
+                "{error}"
+            );
+            assert!(error.contains(bad.to_str().unwrap()), "{error}");
+        }
+    }
 }
 
 #[test]

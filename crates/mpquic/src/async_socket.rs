@@ -208,10 +208,16 @@ impl SystemSocket {
         //# UDP datagrams MUST NOT be fragmented at the IP layer.
         let state = UdpSocketState::new((&socket).into())?;
         // Best effort: without privileges the system caps both, and a small buffer still works.
-        if let Err(error) = state.set_recv_buffer_size((&socket).into(), sizes.receive) {
+        // The system counts in an int.
+        let size = |bytes: usize| bytes.min(i32::MAX as usize);
+        if sizes.receive > 0
+            && let Err(error) = state.set_recv_buffer_size((&socket).into(), size(sizes.receive))
+        {
             tracing::debug!(%local, %error, "receive buffer not enlarged");
         }
-        if let Err(error) = state.set_send_buffer_size((&socket).into(), sizes.send) {
+        if sizes.send > 0
+            && let Err(error) = state.set_send_buffer_size((&socket).into(), size(sizes.send))
+        {
             tracing::debug!(%local, %error, "send buffer not enlarged");
         }
         Ok(Self {

@@ -36,6 +36,9 @@ impl fmt::Display for MissingAddr {
     }
 }
 
+/// The sockets for one address: of each shard.
+type Group = Vec<Arc<Socket>>;
+
 /// How the sockets of an endpoint are made.
 #[derive(Debug)]
 pub(crate) struct Binder {
@@ -68,7 +71,7 @@ impl Binder {
         &self,
         locals: &[SocketAddr],
         beside: &[SocketAddr],
-    ) -> io::Result<(Vec<Vec<Arc<Socket>>>, Vec<MissingAddr>)> {
+    ) -> io::Result<(Vec<Group>, Vec<MissingAddr>)> {
         bind_each(locals, beside, |local, only_v6| {
             self.bind_as(local, only_v6, &[])
         })

@@ -13,6 +13,8 @@ use tokio::runtime::Handle;
 use crate::Endpoint;
 use crate::async_socket::AsyncUdpSocket;
 use crate::binder::Binder;
+#[cfg(feature = "interfaces")]
+use crate::links::LinkPolicy;
 use crate::path_manager::PathManager;
 use crate::socket::BufferSizes;
 
@@ -41,7 +43,9 @@ pub struct EndpointBuilder {
     config: Option<EndpointConfig>,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
-    path_manager: PathManager,
+    path_manager: Option<PathManager>,
+    #[cfg(feature = "interfaces")]
+    links: Option<LinkPolicy>,
     shards: Shards,
 }
 
@@ -90,7 +94,7 @@ impl EndpointBuilder {
     }
 
     /// Sizes of the sockets' buffers to ask the system for, in bytes: it may grant less. Default
-    /// 4 MiB to send and 8 MiB to receive, for 1 GB/s.
+    /// 4 MiB to send and 8 MiB to receive, for 1 GB/s; 0 leaves them as the system makes them.
     pub fn socket_buffers(mut self, send: usize, receive: usize) -> Self {
         self.sizes = BufferSizes { send, receive };
         self
@@ -108,9 +112,47 @@ impl EndpointBuilder {
         self
     }
 
-    /// Which paths connections to servers open by themselves. Default none.
+    /// Which paths connections to servers open by themselves. Default: one from each local address, if there are several
+    /// ([`PathManager`]).
     pub fn path_manager(mut self, manager: impl Into<PathManager>) -> Self {
-        self.path_manager = manager.into();
+        self.path_manager = Some(manager.into());
+        self
+    }
+
+    /// All links of this machine, as they come and go: a socket on each interface that is up, for each address family, and a
+    /// path from each. Those of mobile networks, by their names, are backups: see [`LinkPolicy`], and
+    /// [`links`](Self::links) for another one. For clients; a server takes a wildcard address.
+    ///
+    /// The links are followed for as long as the endpoint has handles or connections. A server on this very machine is not
+    /// reached over them.
+    ///
+    /// ```no_run
+    /// # // no_run: what links there are, and where they lead, depends on the machine.
+    /// # async fn run(config: mpquic::ClientConfig) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mpquic::Endpoint;
+    ///
+    /// let endpoint = Endpoint::builder().all_interfaces().default_client(config).build()?;
+    /// let connection = endpoint.connect("203.0.113.5:4433".parse()?, "example.com")?.await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "interfaces")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "interfaces")))]
+    pub fn all_interfaces(self) -> Self {
+        self.links(LinkPolicy::new())
+    }
+
+    /// The links of this machine that this policy chooses, as [`all_interfaces`](Self::all_interfaces) has them all. What
+    /// happens to them is told to the log; [`LinkManager`](crate::LinkManager) tells it to the application.
+    #[cfg(feature = "interfaces")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "interfaces")))]
+    pub fn links(mut self, policy: LinkPolicy) -> Self {
+        self.links = Some(policy);
+        self
+    }
+
+    /// Unless another one was chosen.
+    pub(crate) fn default_path_manager(mut self, manager: impl Into<PathManager>) -> Self {
+        self.path_manager.get_or_insert_with(|| manager.into());
         self
     }
 
@@ -187,10 +229,24 @@ impl EndpointBuilder {
     ///
     /// # Errors
     ///
-    /// Without an address or socket, if an address cannot be bound, if an [abstract socket](Self::abstract_socket) has none, if the system has no
+    /// Without an address or socket, if no [link](Self::all_interfaces) is up, if an address cannot be bound, if an [abstract socket](Self::abstract_socket) has none, if the system has no
     /// randomness, outside of a tokio runtime, or if there cannot be
     /// so many [shards](Self::shards) or connection IDs do not tell them apart.
     pub fn build(self) -> io::Result<Endpoint> {
+        #[cfg(feature = "interfaces")]
+        let builder = {
+            let mut builder = self;
+            if let Some(policy) = builder.links.take() {
+                return crate::links::build(builder, policy);
+            }
+            builder
+        };
+        #[cfg(not(feature = "interfaces"))]
+        let builder = self;
+        builder.build_as_it_is()
+    }
+
+    fn build_as_it_is(self) -> io::Result<Endpoint> {
         if self.locals.is_empty() && self.sockets.is_empty() && self.abstract_sockets.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -237,7 +293,7 @@ impl EndpointBuilder {
             &sockets,
             (binder, missing),
             self.client,
-            &self.path_manager,
+            self.path_manager.as_ref(),
         ))
     }
 }

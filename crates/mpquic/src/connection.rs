@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_sched_core::{Learned, SchedulerFactory};
+use mpquic_sched_core::{IntoSchedulerFactory, Learned};
 use proto::{
     ConnectionError, ConnectionStats, Dir, FourTuple, PathError, PathId, PathStats, Side, StreamId,
     ThroughputForecast, VarInt,
@@ -242,13 +242,23 @@ fn try_accept(state: &mut State, dir: Dir) -> Option<Result<StreamId, Connection
 /// code 0. Closing discards data that is not delivered. To be sure that the peer has received
 /// everything, let the side that receives last close, or wait for [`SendStream::stopped`].
 ///
-/// ```no_run
-/// # // no_run: tests/book runs it over two links
-/// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let Pair { client: connection, server, .. } = pair().await?;
+/// # tokio::spawn(async move {
+/// #     let (mut send, mut recv) = server.accept_bi().await.unwrap();
+/// #     assert_eq!(recv.read_to_end(9).await.unwrap(), b"GET /");
+/// #     send.write_all(b"hello").await.unwrap();
+/// #     send.finish().unwrap();
+/// #     server.closed().await;
+/// # });
 /// let (mut send, mut recv) = connection.open_bi().await?;
 /// send.write_all(b"GET /").await?;
 /// send.finish()?;
 /// let answer = recv.read_to_end(1 << 20).await?;
+/// assert_eq!(answer, b"hello");
 /// println!("{} bytes over {} paths", answer.len(), connection.paths().len());
 /// # Ok(()) }
 /// ```
@@ -601,7 +611,7 @@ impl Connection {
         self.0.lock().proto.learned()
     }
 
-    /// Schedules what this side sends by another scheduler from now on: one of a registry's `factory`, or of a closure. It is told of the open
+    /// Schedules what this side sends by another scheduler from now on: one of a registry's `factory`, or of a function or closure. It is told of the open
     /// paths and of the streams that are not delivered. Nothing that was sent is lost or sent again for it.
     ///
     /// Each direction schedules for itself: the peer's scheduler stays. What the old scheduler has learned goes with it, but for what
@@ -610,15 +620,16 @@ impl Connection {
     /// ```no_run
     /// # // no_run: tests/book runs it over two links
     /// # fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
-    /// use mpquic::sched::Registry;
+    /// use mpquic::sched::{Ecf, Registry};
     ///
+    /// connection.set_scheduler(Ecf::default);
     /// connection.set_scheduler(Registry::new().factory("redundant", &Default::default())?);
     /// # Ok(()) }
     /// ```
-    pub fn set_scheduler(&self, factory: impl Into<SchedulerFactory>) {
+    pub fn set_scheduler<Kind>(&self, factory: impl IntoSchedulerFactory<Kind>) {
         let facts = self.0.lock().proto.facts();
         // Without the lock: it is the application's code.
-        let scheduler = factory.into().make_for(&facts);
+        let scheduler = factory.into_factory().make_for(&facts);
         self.0.with(|state| {
             let now = Instant::now().into_std();
             state.proto.set_scheduler(now, scheduler);
@@ -635,24 +646,29 @@ impl Connection {
 
     /// Opens a path from a local address to a remote one; clients only.
     ///
-    /// `local` is an IP on one of the endpoint's sockets, or one with a port; see
+    /// `local` is an IP on one of the endpoint's sockets ([`open_path_from`](Self::open_path_from) takes one with a port); see
     /// [`Endpoint::add_socket`](crate::Endpoint::add_socket) for addresses that come up later. The
     /// returned future completes when the peer has answered on the path. While the handshake is not
     /// complete, or the peer has not issued the connection IDs that a further path needs, the future
     /// waits for that, for at most three seconds. A path that the peer refuses before the handshake is confirmed is
     /// asked for once more when it is.
     ///
-    /// ```no_run
-    /// # // no_run: tests/book runs it over two links
-    /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
-    /// use std::net::IpAddr;
+    /// If the endpoint has several addresses and nobody chose a [`PathManager`], the connection opens a path from each by
+    /// itself: who asks for one of these gets it, and another one between the same addresses if they ask again.
     ///
-    /// let lte: IpAddr = "10.64.3.9".parse()?;
-    /// let path = connection.open_path(lte, connection.remote_address()).await?;
+    /// ```
+    /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// let remote = connection.remote_address();
+    /// let path = connection.open_path("10.64.3.9".parse()?, remote).await?;
     /// println!("path {} has an RTT of {:?}", path.id(), path.stats()?.rtt);
     /// # Ok(()) }
     /// ```
-    pub fn open_path(&self, local: impl Into<LocalAddr>, remote: SocketAddr) -> OpenPath {
+    pub fn open_path(&self, local: IpAddr, remote: SocketAddr) -> OpenPath {
+        OpenPath::new(self.0.clone(), local.into(), remote)
+    }
+
+    /// The same from one of several sockets that have the same IP: `local` is an address with a port, or an IP.
+    pub fn open_path_from(&self, local: impl Into<LocalAddr>, remote: SocketAddr) -> OpenPath {
         OpenPath::new(self.0.clone(), local.into(), remote)
     }
 

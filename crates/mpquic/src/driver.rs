@@ -10,8 +10,10 @@
 //! batch out) and never across a system call, so that a reader or writer in the application waits
 //! for microseconds even while this task saturates a core.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -229,6 +231,10 @@ impl Driver {
         // ... and what comes up by making the packets (new connection IDs) before these leave.
         take_endpoint_events(&mut state.proto, events);
         state.forward_events(now, &mut self.effects);
+        if self.effects.has_path_events() {
+            // What a path without a socket may do depends on the others.
+            self.news.unroutable |= lacks_route(&state.proto, &self.outbox);
+        }
 
         // What leaves makes the path's timers later. It may set the first ones of a path: they are far off, and found when
         // something has come or nothing more leaves.
@@ -517,6 +523,14 @@ fn leave(
     Err(stays)
 }
 
+/// Whether no socket can send for some path.
+#[cold]
+#[inline(never)]
+fn lacks_route(proto: &proto::Connection, outbox: &Outbox) -> bool {
+    let mut paths = proto.paths().filter_map(|id| proto.network_path(id).ok());
+    !proto.is_closed() && paths.any(|path| !outbox.can_send_from(path.local))
+}
+
 /// Whether a socket can send for some path.
 fn has_route(proto: &proto::Connection, outbox: &Outbox) -> bool {
     let mut paths = proto.paths().filter_map(|id| proto.network_path(id).ok());
@@ -555,9 +569,55 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.shared.endpoint.next_look.count_turn();
         self.shared.endpoint.read_if_due();
-        let polled = self.work(cx);
+        let this = &mut *self;
+        // Code of the application runs in here: schedulers, observers, sockets.
+        let polled = catch_unwind(AssertUnwindSafe(|| this.work(cx)));
+        if let Err(panic) = &polled {
+            this.on_panic(&**panic, cx);
+        }
         self.outbox.rest();
-        polled
+        polled.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+impl Driver {
+    /// The task is about to end by a panic. The peer is told, and does not wait for what will not come; nor does anybody here.
+    #[cold]
+    #[inline(never)]
+    fn on_panic(&mut self, panic: &(dyn Any + Send), cx: &mut Context<'_>) {
+        // The state is whatever the panic left. If this panics too, the handles learn of it all the same, by the drop.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.abort(panic, cx)));
+    }
+
+    fn abort(&mut self, panic: &(dyn Any + Send), cx: &mut Context<'_>) {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let now = Instant::now().into_std();
+        let mut state = self.shared.lock();
+        let scheduler = catch_unwind(AssertUnwindSafe(|| state.proto.scheduler_name()));
+        let told = format!(
+            "the task of the connection has panicked, with the scheduler {}",
+            scheduler.unwrap_or("?")
+        );
+        // What a panic says is not for the peer.
+        let mut error = state.proto.abort(now, &told);
+        error.reason = format!("{told}: {}", text.unwrap_or("?")).into();
+        state.terminate(ConnectionError::TransportError(error), &mut self.effects);
+        take_endpoint_events(&mut state.proto, &mut self.endpoint_events);
+        let (buffers, _) = self.outbox.buffers();
+        let transmit = state.proto.poll_transmit(now, 1, &mut buffers.batch);
+        drop(state);
+        self.effects.fire(&self.shared);
+        self.tell_endpoint();
+        if let Some(transmit) = transmit {
+            self.send(&transmit, 0, cx);
+        }
+        let remains = self.shared.lock().proto.remains();
+        if let Some(remains) = remains.filter(|_| !self.drained) {
+            self.drained = true;
+            let handle = self.shared.handle;
+            self.shared.endpoint.keep_remains(handle, remains);
+        }
     }
 }
 

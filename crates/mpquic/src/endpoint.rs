@@ -9,7 +9,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use proto::{
-    ClientConfig, EndpointConfig, FourTuple, HalfOpen, MemoryUse, PathStatus, ServerConfig, VarInt,
+    ClientConfig, ConnectionCount, EndpointConfig, FourTuple, HalfOpen, MemoryUse, PathStatus,
+    ServerConfig, VarInt,
 };
 use tokio::runtime::Handle;
 use tokio::time::Instant;
@@ -34,15 +35,28 @@ use crate::socket_health::SocketEvents;
 /// May be cloned to get another handle. When the last one is dropped, open connections
 /// continue; no new ones are accepted.
 ///
-/// ```no_run
-/// # // no_run: tests/book runs it over two links
-/// # async fn run(config: mpquic::ClientConfig) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (client_config, server_config) = configs()?;
 /// use mpquic::Endpoint;
 ///
-/// // One socket per interface: Wi-Fi and LTE.
-/// let endpoint = Endpoint::client(&["192.168.1.23:0".parse()?, "10.64.3.9:0".parse()?])?;
-/// endpoint.set_default_client_config(config);
-/// let connection = endpoint.connect("203.0.113.5:4433".parse()?, "example.com")?.await?;
+/// let server = Endpoint::server(server_config, &["127.0.0.1:0".parse()?])?;
+/// let address = server.local_addr()?; // with the port that the system chose
+/// tokio::spawn(async move {
+///     while let Some(incoming) = server.accept().await {
+///         let connection = incoming.await.expect("a handshake");
+///         connection.closed().await;
+///     }
+/// });
+///
+/// // One socket per interface; here there is but one. A connection opens a path from each.
+/// let client = Endpoint::client(&["127.0.0.1:0".parse()?, "127.0.0.1:0".parse()?])?;
+/// client.set_default_client_config(client_config);
+/// let connection = client.connect(address, "localhost")?.await?;
+/// connection.close(0_u32.into(), b"done");
+/// client.wait_idle().await; // until the server has heard of it
 /// # Ok(()) }
 /// ```
 pub struct Endpoint {
@@ -51,10 +65,13 @@ pub struct Endpoint {
     common: Arc<Shards>,
     binder: Arc<Binder>,
     missing: Arc<[MissingAddr]>,
+    /// Whether it counts among the handles that keep the endpoint.
+    counted: bool,
 }
 
 impl Endpoint {
-    /// An endpoint that only connects, from these local addresses; port 0 is any port.
+    /// An endpoint that only connects, from these local addresses; port 0 is any port. With several, its connections use all of
+    /// them: they open a path from each to the server ([`PathManager`] says how to choose otherwise).
     ///
     /// # Errors
     ///
@@ -88,7 +105,7 @@ impl Endpoint {
         sockets: &[Vec<Arc<Socket>>],
         (binder, missing): (Binder, Vec<MissingAddr>),
         default_client: Option<ClientConfig>,
-        path_manager: &PathManager,
+        path_manager: Option<&PathManager>,
     ) -> Self {
         let common = Arc::new(Shards::new(configs.len()));
         let server = server.map(Arc::new);
@@ -102,7 +119,7 @@ impl Endpoint {
                     proto,
                     SocketSet::new(own.collect()),
                     default_client.clone(),
-                    path_manager.clone(),
+                    path_manager.cloned(),
                     runtime,
                     Arc::clone(&common),
                     index,
@@ -120,7 +137,37 @@ impl Endpoint {
             common,
             binder: Arc::new(binder),
             missing: missing.into(),
+            counted: true,
         }
+    }
+
+    /// For a task that works for the endpoint for as long as it is there, and does not keep it.
+    #[cfg(feature = "interfaces")]
+    pub(crate) fn uncounted(&self) -> Self {
+        Self {
+            shards: Arc::clone(&self.shards),
+            common: Arc::clone(&self.common),
+            binder: Arc::clone(&self.binder),
+            missing: Arc::clone(&self.missing),
+            counted: false,
+        }
+    }
+
+    /// Waits until no handle and no connection is left.
+    #[cfg(feature = "interfaces")]
+    pub(crate) async fn finished(&self) {
+        loop {
+            let notified = self.common.idle.notified();
+            if self.common.is_finished() {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    #[cfg(feature = "interfaces")]
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.first().runtime
     }
 
     pub(crate) fn shard(&self, index: usize) -> &Arc<EndpointShared> {
@@ -166,12 +213,12 @@ impl Endpoint {
         }
     }
 
-    /// Which paths future connections to servers open by themselves; see also
+    /// Which paths future connections to servers open by themselves; [`PathManager`] says what is so without it. See also
     /// [`Connection::set_path_manager`](crate::Connection::set_path_manager).
     pub fn set_path_manager(&self, manager: impl Into<PathManager>) {
         let manager = manager.into();
         for shard in self.shards.iter() {
-            shard.lock().path_manager = manager.clone();
+            shard.lock().path_manager = Some(manager.clone());
         }
     }
 
@@ -212,7 +259,7 @@ impl Endpoint {
         if paths.is_empty() {
             return Err(ConnectError::NoSocket(remote));
         }
-        self.begin(config, &paths, server_name)
+        self.begin(config, &paths, true, server_name)
     }
 
     /// Starts a connection to one of several addresses of a server with the default configuration: to the first one, and
@@ -272,10 +319,14 @@ impl Endpoint {
         if let (true, Some(first)) = (paths.is_empty(), remotes.first()) {
             return Err(ConnectError::NoSocket(*first));
         }
-        self.begin(config, &paths, server_name)
+        self.begin(config, &paths, true, server_name)
     }
 
-    /// Starts a connection from this local address, with this configuration, or the default if it is `None`.
+    /// Starts a connection from this local address, with this configuration, or the default if it is `None`. Unless a
+    /// [path manager](Self::set_path_manager) was set, it opens no further path by itself.
+    ///
+    /// `local` is an IP on one of the sockets, or an address with a port. One that is read from text needs a type:
+    /// `"10.64.3.9".parse::<IpAddr>()?`.
     ///
     /// # Errors
     ///
@@ -293,6 +344,7 @@ impl Endpoint {
         self.begin(
             config.ok_or(ConnectError::NoDefaultClientConfig)?,
             &[path.ok_or(ConnectError::NoLocalSocket { local, remote })?],
+            false,
             server_name,
         )
     }
@@ -301,6 +353,7 @@ impl Endpoint {
         &self,
         config: ClientConfig,
         paths: &[FourTuple],
+        from_all: bool,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
         let shard = self.shard(self.common.turn());
@@ -311,7 +364,7 @@ impl Endpoint {
             }
             let now = Instant::now().into_std();
             let (handle, proto) = state.proto.connect_any(now, config, paths, server_name)?;
-            shard.register(&mut state, handle, proto, paths[0])
+            shard.register(&mut state, handle, proto, paths[0], from_all)
         };
         Ok(shard.launch(shared))
     }
@@ -428,6 +481,13 @@ impl Endpoint {
         self.shards.iter().map(stats).collect()
     }
 
+    /// How many connections of the server are complete, and how many were refused, since there were too many: see
+    /// [`ServerConfig::max_connections`].
+    pub fn connection_count(&self) -> ConnectionCount {
+        // It is that of all shards.
+        self.first().lock().proto.connection_count()
+    }
+
     /// How many connections are half open, and what they hold: clients that wait to be accepted, and
     /// connections of this server whose handshake is not complete. See
     /// [`ServerConfig::max_half_open`].
@@ -470,7 +530,6 @@ impl Endpoint {
     ///
     /// ```no_run
     /// # // no_run: tests/book runs it over two links
-    /// # // no_run: the ports may be taken.
     /// # fn run(config: mpquic::ServerConfig) -> std::io::Result<()> {
     /// let both = ["0.0.0.0:4433".parse().unwrap(), "[::]:4433".parse().unwrap()];
     /// let endpoint = mpquic::Endpoint::server(config, &both)?;
@@ -629,15 +688,17 @@ impl Clone for Endpoint {
             common: Arc::clone(&self.common),
             binder: Arc::clone(&self.binder),
             missing: Arc::clone(&self.missing),
+            counted: true,
         }
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if self.common.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.counted && self.common.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             // The tasks end when the last connection has.
             self.common.wake_all();
+            self.common.idle.notify_waiters();
             // Nobody can add a socket any more: connections without one are over.
             for shard in self.shards.iter().filter(|one| one.sockets.is_bare()) {
                 shard.sockets.touch();

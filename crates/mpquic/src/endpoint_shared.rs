@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::connection::Connecting;
+use crate::crowd;
 use crate::driver::Driver;
 use crate::inbox::{ReadAhead, Run};
 use crate::path_manager::{Mesh, PathManager};
@@ -19,6 +20,9 @@ use crate::reader::{NextLook, Reader};
 use crate::shards::Shards;
 use crate::shared::{ConnectionRef, Shared};
 use crate::socket::{SocketSet, route};
+
+/// Places of connections that are kept though they are free.
+const KEPT_PLACES: usize = 256;
 
 /// The part under the mutex. Held for a batch of received datagrams or for one call, never
 /// together with a connection's mutex.
@@ -31,7 +35,8 @@ pub(crate) struct EndpointState {
     /// Its task is over: nobody would forget what is left of connections.
     ended: bool,
     pub(crate) default_client: Option<ClientConfig>,
-    pub(crate) path_manager: PathManager,
+    /// Chosen by the application.
+    pub(crate) path_manager: Option<PathManager>,
 }
 
 impl EndpointState {
@@ -52,6 +57,19 @@ impl EndpointState {
         let gone = self.proto.forget_remains(Some(now));
         self.open -= gone;
         (gone, self.proto.poll_timeout())
+    }
+
+    /// Takes out a connection that is over. Free places at the end go, and the memory of a crowd with them.
+    fn take(&mut self, handle: ConnectionHandle) -> Option<Arc<Shared>> {
+        let taken = self.connections.get_mut(handle.0).and_then(Option::take);
+        while let Some(None) = self.connections.last() {
+            self.connections.pop();
+        }
+        let used = self.connections.len();
+        if self.connections.capacity() > KEPT_PLACES.max(16 * used) {
+            self.connections.shrink_to(KEPT_PLACES.max(2 * used));
+        }
+        taken
     }
 
     fn insert(&mut self, shared: &Arc<Shared>) {
@@ -83,7 +101,7 @@ impl EndpointShared {
         mut proto: proto::Endpoint,
         sockets: SocketSet,
         default_client: Option<ClientConfig>,
-        path_manager: PathManager,
+        path_manager: Option<PathManager>,
         runtime: Handle,
         common: Arc<Shards>,
         shard: usize,
@@ -142,7 +160,7 @@ impl EndpointShared {
             let mut state = self.lock();
             for event in events {
                 if event == EndpointEvent::Drained {
-                    gone = state.connections.get_mut(handle.0).and_then(Option::take);
+                    gone = state.take(handle);
                     state.open -= usize::from(gone.is_some());
                 }
                 state.proto.handle_event(handle, event);
@@ -150,7 +168,15 @@ impl EndpointShared {
         }
         // A connection's drop may do anything: not under the lock.
         if gone.take().is_some() {
-            self.common.on_gone(1);
+            self.on_gone(1);
+        }
+    }
+
+    /// So many connections are over.
+    pub(crate) fn on_gone(&self, count: usize) {
+        if count > 0 {
+            self.common.on_gone(count);
+            crowd::on_gone(&self.common, &self.runtime);
         }
     }
 
@@ -159,7 +185,7 @@ impl EndpointShared {
     pub(crate) fn keep_remains(&self, handle: ConnectionHandle, remains: Remains) {
         let (connection, earlier, gone) = {
             let mut state = self.lock();
-            let connection = state.connections.get_mut(handle.0).and_then(Option::take);
+            let connection = state.take(handle);
             let earlier = state.proto.keep_remains(handle, remains);
             let gone = match state.ended {
                 true => state.proto.forget_remains(None),
@@ -170,7 +196,7 @@ impl EndpointShared {
         };
         // A connection's drop may do anything: not under the lock.
         drop(connection);
-        self.common.on_gone(gone);
+        self.on_gone(gone);
         if earlier {
             // Its timer.
             self.common.wake(self.shard);
@@ -187,19 +213,20 @@ impl EndpointShared {
     }
 
     /// Makes a connection known, under the same hold of the mutex that made its handle: no
-    /// datagram finds it missing.
+    /// datagram finds it missing. Whether it is a client's that begins from all addresses.
     pub(crate) fn register(
         self: &Arc<Self>,
         state: &mut EndpointState,
         handle: ConnectionHandle,
         proto: proto::Connection,
         path: FourTuple,
+        from_all: bool,
     ) -> Arc<Shared> {
         let mesh = match &state.path_manager {
-            PathManager::FullMesh(mesh) if proto.side().is_client() => {
-                Some(Mesh::new(mesh.clone(), path.remote))
-            }
-            _ => None,
+            _ if proto.side().is_server() => None,
+            Some(PathManager::Manual) => None,
+            Some(PathManager::FullMesh(mesh)) => Some(Mesh::new(mesh.clone(), path.remote)),
+            None => (from_all && self.sockets.has_several()).then(|| Mesh::by_default(path.remote)),
         };
         let shared = Arc::new(Shared::new(proto, handle, path, Arc::clone(self), mesh));
         state.insert(&shared);
@@ -251,7 +278,13 @@ impl EndpointShared {
             let mut state = self.lock();
             let now = Instant::now().into_std();
             let accepted = state.proto.finish_accept(now, outcome, answer)?;
-            let shared = self.register(&mut state, accepted.handle, accepted.connection, path);
+            let shared = self.register(
+                &mut state,
+                accepted.handle,
+                accepted.connection,
+                path,
+                false,
+            );
             (shared, accepted.datagrams, state.closed)
         };
         for datagram in datagrams {
@@ -276,7 +309,7 @@ impl EndpointShared {
             (connections, state.proto.drain_clients(), gone)
         };
         drop(incoming);
-        self.common.on_gone(gone);
+        self.on_gone(gone);
         let reason = TransportError::new(
             TransportErrorCode::INTERNAL_ERROR,
             "the endpoint's task has ended",

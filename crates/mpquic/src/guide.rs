@@ -15,6 +15,9 @@ pub struct ChoosingAScheduler;
 #[doc = include_str!("../../../docs/guide/paths.md")]
 pub struct Paths;
 
+#[doc = include_str!("../../../docs/guide/settings.md")]
+pub struct Settings;
+
 #[doc = include_str!("../../../docs/guide/early-data.md")]
 pub struct EarlyData;
 

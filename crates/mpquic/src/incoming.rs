@@ -18,7 +18,7 @@ use crate::endpoint_shared::EndpointShared;
 /// awaiting it accepts it.
 ///
 /// ```no_run
-/// # // no_run: waits for clients
+/// # // no_run: it serves until the endpoint is closed.
 /// # async fn run(endpoint: mpquic::Endpoint) {
 /// while let Some(incoming) = endpoint.accept().await {
 ///     tokio::spawn(async move {

@@ -12,35 +12,82 @@
 //!
 //! A peer without the extension gets plain QUIC (RFC 9000).
 //!
-//! # Example
+//! # A server and a client
 //!
-//! ```no_run
-//! # // no_run: needs the addresses, and a server that an authority of yours trusts
-//! use std::sync::Arc;
-//! use mpquic::{ClientConfig, Endpoint, FullMesh, TransportConfig, VarInt, rustls, sched};
+//! Over loopback, in one program:
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut transport = TransportConfig::default();
-//! transport.scheduler(|| Box::new(sched::MinRtt::default()));
-//!
-//! let roots = rustls::RootCertStore::empty(); // the certificate authorities that you trust
-//! let mut config = ClientConfig::with_root_certificates(roots)?;
-//! config.transport(Arc::new(transport));
-//!
-//! let endpoint = Endpoint::client(&["192.168.1.23:0".parse()?, "10.64.3.9:0".parse()?])?;
-//! endpoint.set_path_manager(FullMesh::new()); // Wi-Fi and LTE at once
-//! let connection = endpoint
-//!     .connect_with(config, "203.0.113.5:4433".parse()?, "example.com")?
-//!     .await?;
-//! let (mut send, mut recv) = connection.open_bi().await?;
-//! send.write_all(b"hello").await?;
-//! send.finish()?;
-//! println!("{:?}", recv.read_to_end(64 * 1024).await?);
-//! connection.close(VarInt::from_u32(0), b"done");
-//! endpoint.wait_idle().await;
-//! # Ok(()) }
 //! ```
+//! use mpquic::rustls::{RootCertStore, pki_types::PrivateKeyDer};
+//! use mpquic::{ClientConfig, Endpoint, ServerConfig, VarInt};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // A certificate for the name that the client asks for. A real server has one from an authority.
+//!     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
+//!     let certificate = made.cert.der().clone();
+//!     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+//!
+//!     // The server: one address is enough, whatever the client has. Port 0 is any free one.
+//!     let config = ServerConfig::with_single_cert(vec![certificate.clone()], key)?;
+//!     let server = Endpoint::server(config, &["127.0.0.1:0".parse()?])?;
+//!     let address = server.local_addr()?;
+//!     tokio::spawn(async move {
+//!         while let Some(incoming) = server.accept().await {
+//!             tokio::spawn(async move {
+//!                 let connection = incoming.await?;
+//!                 while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+//!                     let question = recv.read_to_end(64 * 1024).await?; // the client decides how much: set a limit
+//!                     send.write_all(&question.to_ascii_uppercase()).await?;
+//!                     send.finish()?;
+//!                 }
+//!                 Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+//!             });
+//!         }
+//!     });
+//!
+//!     // The client trusts that one certificate. It has two addresses, as with Wi-Fi and LTE, and a path from each; they would be
+//!     // "192.168.1.23:0" and "10.64.3.9:0".
+//!     let mut roots = RootCertStore::empty();
+//!     roots.add(certificate)?;
+//!     let client = Endpoint::client(&["127.0.0.1:0".parse()?, "127.0.0.1:0".parse()?])?;
+//!     client.set_default_client_config(ClientConfig::with_root_certificates(roots)?);
+//!     let connection = client.connect(address, "localhost")?.await?;
+//!
+//!     let (mut send, mut recv) = connection.open_bi().await?;
+//!     send.write_all(b"hello").await?;
+//!     send.finish()?;
+//!     assert_eq!(recv.read_to_end(64 * 1024).await?, b"HELLO");
+//!
+//!     connection.close(VarInt::from_u32(0), b"done");
+//!     client.wait_idle().await; // until the server has heard of it
+//!     Ok(())
+//! }
+//! ```
+//!
+//! With the feature `interfaces`, `Endpoint::builder().all_interfaces()` is an endpoint on all links of the machine, as they come
+//! and go. [`TransportConfig::scheduler`] chooses another packet scheduler: `transport.scheduler(sched::Ecf::default)`.
+//!
+//! # The guide
+//!
+//! The repository has a guide, in `docs/guide`: first steps, two interfaces step by step, paths, schedulers, deploying, seeing
+//! inside, a table of what each setting takes, and what differs from quinn. `docs/reliability.md` says what is promised and what a
+//! peer can cost, `docs/results` what the schedulers are worth.
+//!
+//! # Features
+//!
+//! All are off by default, and none changes what the others do.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `aws-lc-rs` | TLS configurations that are made here have their cryptography from AWS-LC, not from ring. Needs a C compiler and cmake. |
+//! | `interfaces` | The interfaces of the machine, as they come and go: `EndpointBuilder::all_interfaces`, `SystemInterfaces`. |
+//! | `metrics` | Counters, gauges and histograms for monitoring, through the `metrics` facade: the module `metrics`. |
+//! | `neural` | Schedulers that ask a trained network: `dqn`, `sailfish`, `gaps`. Brings in tract, which takes minutes to build. |
+//! | `platform-verifier` | Trust the certificate authorities of the system: `ClientConfig::with_platform_verifier`. |
+//! | `qlog` | A file per connection of what happened in it, for the environment variable `QLOGDIR` and by configuration: the module `qlog`. |
+//! | `quic-lb` | Encrypted connection IDs for load balancers: `QuicLbConfig::key`. |
+//! | `record` | What schedulers experience, written down for training: `sched::record`. |
+//! | `serde` | Statistics as data: `PathStats`, `ConnectionStats`. |
 //!
 //! # Schedulers that learn
 //!
@@ -91,8 +138,8 @@
 //! It is the side that sends that gains by it: for downloads, give the server a memory. [`PathStats::careful_resume`] says
 //! what came of it.
 //!
-//! With the feature `record`, what schedulers experience (states, actions, rewards) can be written to a file for training:
-//! `Registry::with_recorder`, and the module `sched::record`.
+//! With the feature `record`, what schedulers experience (states, actions, rewards) can be written to a file:
+//! `Registry::with_recorder`.
 //!
 //! # Configuration and TLS
 //!
@@ -116,13 +163,14 @@
 //! They run on the tokio runtime in which the endpoint was made, and end by themselves. All futures
 //! are cancel-safe unless their documentation says otherwise: a dropped future has consumed nothing.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// One system call has it: `steer.rs`.
+// Two system calls have it: `steer.rs`, `crowd.rs`.
 #![deny(unsafe_code)]
 
 mod async_socket;
 mod binder;
 mod builder;
 mod connection;
+mod crowd;
 mod driver;
 mod endpoint;
 mod endpoint_driver;
@@ -183,10 +231,10 @@ pub use mpquic_proto::Version;
 pub use mpquic_proto::{
     AckFrequencyConfig, AckRanges, AckedPackets, ApplicationClose, AttemptError,
     CarefulResumeConfig, Choice, Chunk, ClientConfig, ClosedStream, ConfigError, CongestionControl,
-    ConnectionClose, ConnectionError, ConnectionIdGenerator, ConnectionStats, DatagramOptions,
-    Decided, Dir, EndpointConfig, Escaped, FailedAttempt, FourTuple, FrameInfo, Frames, HalfOpen,
-    InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation, Observer,
-    ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
+    ConnectionClose, ConnectionCount, ConnectionError, ConnectionIdGenerator, ConnectionStats,
+    DatagramOptions, Decided, Dir, EndpointConfig, Escaped, FailedAttempt, FourTuple, FrameInfo,
+    Frames, HalfOpen, InitialWindow, MemoryUse, NoTokenLog, NoTokenStore, NumberSpace, Observation,
+    Observer, ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
     PathChangeKind, PathError, PathErrorCode, PathEvent, PathId, PathMemory, PathMetrics,
     PathStart, PathStats, PathStatus, QuicLb, QuicLbConfig, QuicLbError, RaceConfig,
     Reconnaissance, SavedPath, ServerConfig, SessionMemory, Side, Started, StreamHints, StreamId,

@@ -24,16 +24,19 @@ const MAX_WAIT: Duration = Duration::from_secs(3);
 /// An open path of a connection. May be cloned to get another handle; dropping it leaves the path
 /// as it is.
 ///
-/// ```no_run
-/// # // no_run: tests/book runs it over two links
-/// # fn run(connection: mpquic::Connection) -> Result<(), mpquic::PathError> {
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let Pair { client: connection, client_endpoint: endpoint, .. } = pair().await?;
 /// use mpquic::PathStatus;
 ///
-/// // Keep the expensive path for when there is no other.
+/// // The second socket's path is the expensive one: it is kept for when there is no other.
+/// let path = connection.open_path_from(endpoint.local_addrs()[1], connection.remote_address()).await?;
+/// path.set_status(PathStatus::Backup)?;
 /// for path in connection.paths() {
-///     if path.network_path()?.local.ip().to_string().starts_with("10.64.") {
-///         path.set_status(PathStatus::Backup)?;
-///     }
+///     let (addresses, stats) = (path.network_path()?, path.stats()?);
+///     println!("{} from {}: {:?}, {:?}", path.id(), addresses.local, path.status()?, stats.rtt);
 /// }
 /// # Ok(()) }
 /// ```
@@ -229,13 +232,26 @@ fn try_open(
     if let Some(error) = &state.error {
         return Err(error.clone().into());
     }
+    let (sender, receiver) = oneshot::channel();
+    let early = !state.proto.is_handshake_confirmed();
+    let taken = state
+        .mesh
+        .as_mut()
+        .and_then(|mesh| mesh.take_opened(&network_path));
+    if let Some((id, opened)) = taken {
+        if opened {
+            // The receiver is here.
+            let _ = sender.send(Ok(()));
+        } else {
+            state.opening.insert(id, sender);
+        }
+        return Ok((id, early, receiver));
+    }
     // Whether it opens or is blocked, there is something to tell the peer.
     state.touched = true;
     let id = state
         .proto
         .open_path(Instant::now().into_std(), network_path)?;
-    let early = !state.proto.is_handshake_confirmed();
-    let (sender, receiver) = oneshot::channel();
     // Under the same hold of the mutex: the outcome cannot come before.
     state.opening.insert(id, sender);
     Ok((id, early, receiver))

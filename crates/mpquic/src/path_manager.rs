@@ -7,6 +7,12 @@ use proto::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStatus};
 
 /// Which paths a client opens by itself. Servers open none (RFC 10069, Path Management, leaves that to clients).
 ///
+/// What nobody chose is decided when a connection begins: with one local address it is [`Manual`](Self::Manual). With
+/// several it is a [`FullMesh`], if the connection begins from all of them ([`Endpoint::connect`](crate::Endpoint::connect) and
+/// [`connect_any`](crate::Endpoint::connect_any)): whoever names several addresses wants them used. A connection that begins from
+/// one of them ([`Endpoint::connect_from`](crate::Endpoint::connect_from)) is left to the application, and so is one on
+/// sockets of the application's own making ([`AsyncUdpSocket`](crate::AsyncUdpSocket)).
+///
 /// For any other policy, take [`Manual`](Self::Manual) and write it with
 /// [`Connection::path_events`](crate::Connection::path_events) and
 /// [`Connection::open_path`](crate::Connection::open_path).
@@ -27,7 +33,7 @@ pub enum PathManager {
     /// None: the application opens and closes paths.
     #[default]
     Manual,
-    /// One from each local address to each address of the server.
+    /// One from each local address to the server's, and to each further one that is given.
     FullMesh(FullMesh),
 }
 
@@ -45,6 +51,28 @@ impl From<FullMesh> for PathManager {
 /// fails, unless one of the applications abandoned it
 /// ([`PathErrorCode::APPLICATION_ABANDON_PATH`]). One that failed before it was validated and was asked for before the
 /// handshake was confirmed is tried again at once, when it is: not every peer may like paths that begin so soon.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (client_config, server_config) = configs()?;
+/// # let server = mpquic::Endpoint::server(server_config, &["127.0.0.1:0".parse()?, "127.0.0.1:0".parse()?])?;
+/// # let (first, second) = (server.local_addrs()[0], server.local_addrs()[1]);
+/// # tokio::spawn(async move { server.accept().await.unwrap().await.unwrap().closed().await });
+/// use mpquic::{Endpoint, FullMesh};
+///
+/// let client = Endpoint::client(&["127.0.0.1:0".parse()?])?;
+/// client.set_default_client_config(client_config);
+/// // The server has a second address, which it does not announce.
+/// client.set_path_manager(FullMesh::new().remote(second));
+/// let connection = client.connect(first, "localhost")?.await?;
+/// let mut events = connection.path_events();
+/// while connection.paths().len() < 2 {
+///     events.recv().await;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FullMesh {
     remotes: Vec<SocketAddr>,
@@ -94,15 +122,18 @@ impl FullMesh {
         self
     }
 
-    /// How long to wait before a failed path is tried again: at first, and at most.
+    /// How long to wait before a failed path is tried again: at first, and at most; 10 ms to a day.
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         // Without any pause, a path that is refused at once would be tried in a tight loop.
-        self.min_backoff = min.max(Duration::from_millis(10));
-        self.max_backoff = max.max(self.min_backoff);
+        self.min_backoff = min.clamp(Duration::from_millis(10), LONGEST_BACKOFF);
+        self.max_backoff = max.clamp(self.min_backoff, LONGEST_BACKOFF);
         self
     }
 }
+
+/// A path that comes back is missed for no longer; and no point in time overflows.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(24 * 3600);
 
 /// One pair of addresses.
 #[derive(Debug)]
@@ -119,6 +150,10 @@ struct Link {
     told: PathStatus,
     /// Not before; `None` is never again.
     next_try: Option<Instant>,
+    /// The path that it is now was opened here, and the application has not asked for it.
+    unasked: bool,
+    /// The path that it is now is validated.
+    opened: bool,
 }
 
 /// The full mesh of one connection. No clock and no I/O of its own.
@@ -134,6 +169,8 @@ pub(crate) struct Mesh {
     next_look: Option<Instant>,
     /// The peer does not speak the extension.
     impossible: bool,
+    /// Nobody asked for it: an application that opens the same paths by hand gets those of the mesh.
+    by_default: bool,
 }
 
 impl Mesh {
@@ -145,7 +182,26 @@ impl Mesh {
             dirty: true,
             next_look: None,
             impossible: false,
+            by_default: false,
         }
+    }
+
+    /// The one of a connection whose endpoint has several addresses, and for which nobody chose a path manager.
+    pub(crate) fn by_default(first_remote: SocketAddr) -> Self {
+        Self {
+            by_default: true,
+            ..Self::new(FullMesh::new(), first_remote)
+        }
+    }
+
+    /// The application opens this path by hand: the one that was opened here already, if it is there, and whether it is
+    /// validated. It gets that once, and further ones if it asks for more.
+    pub(crate) fn take_opened(&mut self, path: &FourTuple) -> Option<(PathId, bool)> {
+        let mut links = self.links.iter_mut();
+        let link = links.find(|link| self.by_default && link.unasked && link.path.matches(path))?;
+        let id = link.id?;
+        link.unasked = false;
+        Some((id, link.opened))
     }
 
     /// The connection begins at this address of the server: of several, it is known only now.
@@ -165,6 +221,7 @@ impl Mesh {
                 for link in self.links.iter_mut().filter(|link| link.id == Some(id)) {
                     link.failures = 0;
                     link.early = false;
+                    link.opened = true;
                 }
             }
             PathEvent::Abandoned {
@@ -176,6 +233,8 @@ impl Mesh {
                 let (min, max) = (self.config.min_backoff, self.config.max_backoff);
                 for link in self.links.iter_mut().filter(|link| link.id == Some(id)) {
                     link.id = None;
+                    link.unasked = false;
+                    link.opened = false;
                     link.told = PathStatus::Available;
                     if std::mem::take(&mut link.early) && by_peer {
                         link.next_try = Some(now);
@@ -232,6 +291,7 @@ impl Mesh {
                 Ok(id) => {
                     tracing::debug!(%id, path = %link.path, "opening");
                     link.id = Some(id);
+                    link.unasked = true;
                     link.tell_status(proto);
                     used += 1;
                     link.early = !proto.is_handshake_confirmed();
@@ -294,6 +354,8 @@ impl Mesh {
                         early: false,
                         failures: 0,
                         next_try: Some(now),
+                        unasked: false,
+                        opened: false,
                     },
                 });
             }
@@ -379,6 +441,25 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_nobody_asked_for_is_given_to_the_application_once() {
+        let mut mesh = mesh(&["10.0.0.1:1", "10.0.0.2:2"]);
+        mesh.links[1].id = Some(PathId(1));
+        mesh.links[1].unasked = true;
+        let (first, second) = (path("10.0.0.1:1"), path("10.0.0.2:2"));
+        assert_eq!(
+            mesh.take_opened(&second),
+            None,
+            "somebody asked for the mesh"
+        );
+        mesh.by_default = true;
+        assert_eq!(mesh.take_opened(&first), None);
+        let now = Instant::now();
+        mesh.on_event(&PathEvent::Opened { id: PathId(1) }, now);
+        assert_eq!(mesh.take_opened(&second), Some((PathId(1), true)));
+        assert_eq!(mesh.take_opened(&second), None);
+    }
+
+    #[test]
     fn backs_off_after_failures_and_stays_away_after_the_application() {
         let mut mesh = mesh(&["10.0.0.1:1"]);
         let now = Instant::now();
@@ -397,6 +478,29 @@ mod tests {
         mesh.on_event(&PathEvent::Opened { id: PathId(1) }, now);
         mesh.on_event(&abandoned(PathErrorCode::APPLICATION_ABANDON_PATH), now);
         assert_eq!(mesh.links[0].next_try, None);
+    }
+
+    #[test]
+    fn no_backoff_is_a_busy_loop_or_beyond_all_time() {
+        let now = Instant::now();
+        for (min, max, first) in [
+            (Duration::ZERO, Duration::ZERO, Duration::from_millis(10)),
+            (Duration::MAX, Duration::ZERO, LONGEST_BACKOFF),
+            (Duration::MAX, Duration::MAX, LONGEST_BACKOFF),
+            (
+                Duration::from_secs(1),
+                Duration::MAX,
+                Duration::from_secs(1),
+            ),
+        ] {
+            let config = FullMesh::new().backoff(min, max);
+            let mut mesh = mesh(&["10.0.0.1:1"]);
+            let (min, max) = (config.min_backoff, config.max_backoff);
+            assert_eq!(mesh.links[0].back_off(now, min, max), now + first);
+            for _ in 0..100 {
+                assert!(mesh.links[0].back_off(now, min, max) <= now + LONGEST_BACKOFF);
+            }
+        }
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl Reader {
             gone
         };
         if gone > 0 {
-            shared.common.on_gone(gone);
+            shared.on_gone(gone);
             if shared.common.is_finished() {
                 return false;
             }
@@ -399,7 +399,7 @@ impl Inbound {
     /// Apart from the rest: mostly there is nothing, and a small request runs through as little code as can be.
     #[inline(never)]
     fn serve_others(&mut self, shared: &EndpointShared) {
-        shared.common.on_gone(std::mem::take(&mut self.gone));
+        shared.on_gone(std::mem::take(&mut self.gone));
         shared.common.forward(shared.shard, &mut self.forwarded);
         self.respond(shared);
         for incoming in self.refused.drain(..) {

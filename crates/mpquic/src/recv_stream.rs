@@ -16,13 +16,21 @@ use crate::shared::ConnectionRef;
 ///
 /// If it is dropped before its end was read, it is stopped with code 0: the peer need not send the rest.
 ///
-/// ```no_run
-/// # // no_run: tests/book runs it over two links
-/// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let Pair { client, server: connection, .. } = pair().await?;
+/// # let mut stream = client.open_uni().await?;
+/// # stream.write_all(&[7; 1000]).await?;
+/// # stream.finish()?;
+/// # let mut bytes = 0;
 /// let mut stream = connection.accept_uni().await?;
 /// while let Some(chunk) = stream.read_chunk(usize::MAX).await? {
 ///     println!("{} bytes", chunk.len());
+/// #   bytes += chunk.len();
 /// }
+/// # assert_eq!(bytes, 1000);
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]

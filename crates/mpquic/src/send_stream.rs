@@ -24,9 +24,16 @@ use crate::shared::{ConnectionRef, State};
 /// the thread panics. What is between two writes is not seen: a task that is aborted there has finished its
 /// stream, as far as the peer can tell. Where that matters, say in the data how much is to come.
 ///
-/// ```no_run
-/// # // no_run: tests/book runs it over two links
-/// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let Pair { client: connection, server, .. } = pair().await?;
+/// # tokio::spawn(async move {
+/// #     let mut stream = server.accept_uni().await.unwrap();
+/// #     assert_eq!(stream.read_to_end(1 << 20).await.unwrap().len(), 64_000);
+/// #     server.closed().await;
+/// # });
 /// use std::time::{Duration, Instant};
 /// use mpquic::StreamHints;
 ///

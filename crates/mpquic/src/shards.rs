@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use tokio::sync::{Notify, broadcast};
 
+use crate::crowd::Crowd;
 use crate::receive::Message;
 use crate::socket_health::{SOCKET_EVENTS, SocketEvent};
 
@@ -70,6 +71,7 @@ pub(crate) struct Shards {
     pub(crate) handles: AtomicUsize,
     /// Connections of all shards.
     open: AtomicUsize,
+    pub(crate) crowd: Crowd,
     doors: Box<[Door]>,
     /// Counts those who ask whose turn it is.
     turns: AtomicUsize,
@@ -84,6 +86,7 @@ impl Shards {
             socket_events: broadcast::Sender::new(SOCKET_EVENTS),
             handles: AtomicUsize::new(1),
             open: AtomicUsize::new(0),
+            crowd: Crowd::default(),
             doors: (0..shards).map(|_| Door::default()).collect(),
             turns: AtomicUsize::new(0),
         }
@@ -109,7 +112,8 @@ impl Shards {
     }
 
     pub(crate) fn on_open(&self) {
-        self.open.fetch_add(1, Ordering::AcqRel);
+        let before = self.open.fetch_add(1, Ordering::AcqRel);
+        self.crowd.on_open(before + 1);
     }
 
     /// So many connections are over.

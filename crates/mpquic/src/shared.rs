@@ -132,6 +132,11 @@ impl Effects {
         nobody && self.paths.is_empty() && self.signals == 0 && !self.closed
     }
 
+    /// Whether something happened to a path.
+    pub(crate) const fn has_path_events(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
     /// Does it, and is empty afterwards. Not to be called with a lock held.
     pub(crate) fn fire(&mut self, shared: &Shared) {
         if self.is_empty() {

@@ -511,6 +511,13 @@ impl SocketSet {
         Some(former)
     }
 
+    /// Whether there are several sockets of the system's.
+    pub(crate) fn has_several(&self) -> bool {
+        let sockets = self.snapshot();
+        let of_the_system = |socket: &&Arc<Socket>| matches!(socket.io, Io::System(_));
+        sockets.iter().filter(of_the_system).count() > 1
+    }
+
     pub(crate) fn locals(&self) -> Vec<SocketAddr> {
         self.snapshot()
             .iter()

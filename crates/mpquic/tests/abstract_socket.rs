@@ -337,7 +337,7 @@ fn one_of_two_sockets_in_memory_fails() {
         assert_eq!(client.local_addrs(), [ours[0].local, ours[1].local]);
         let mut events = client.socket_events();
         let (here, there) = connect(&client, &server).await;
-        here.open_path(ours[1].local, theirs[1].local)
+        here.open_path_from(ours[1].local, theirs[1].local)
             .await
             .unwrap();
 
@@ -387,7 +387,7 @@ fn larger_datagrams_where_nothing_is_fragmented() {
         // The second one comes later.
         let later = Arc::clone(&ours[1]) as Arc<dyn AsyncUdpSocket>;
         assert_eq!(client.adopt_abstract_socket(later).unwrap(), ours[1].local);
-        here.open_path(ours[1].local, theirs[1].local)
+        here.open_path_from(ours[1].local, theirs[1].local)
             .await
             .unwrap();
         transfer(&here, &there, &pattern(4 << 20), || ()).await;
@@ -461,7 +461,7 @@ fn every_twentieth_datagram_is_lost() {
         let client = client(&identity, add(&ours));
         let (here, there) = connect(&client, &server).await;
         let remote = theirs[1].local_addr().unwrap();
-        here.open_path(ours[1].local_addr().unwrap(), remote)
+        here.open_path_from(ours[1].local_addr().unwrap(), remote)
             .await
             .unwrap();
         let data = pattern(2 << 20);

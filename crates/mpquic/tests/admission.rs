@@ -1,11 +1,13 @@
 //! Clients that prove their address before they are let in, over real sockets.
 
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use crate::common::{Identity, Pair, client_config, identity, loopback, run, server_config};
 use mpquic::{
-    Bytes, ClientConfig, Endpoint, EndpointConfig, TokenMemoryStore, TokenStore, TransportConfig,
+    Bytes, ClientConfig, Connection, ConnectionError, Endpoint, EndpointConfig, ServerConfig,
+    TokenMemoryStore, TokenStore, TransportConfig, TransportErrorCode, VarInt,
 };
 use tokio::sync::Notify;
 
@@ -130,4 +132,164 @@ fn a_token_spares_the_next_connection_the_retry_even_at_another_process() {
         store.came.notified().await;
         assert!(!needs_retry(&client, &config, &stranger).await);
     });
+}
+
+/// A server with these limits, and a client with a socket in each of two networks.
+fn capped(configure: impl FnOnce(&mut ServerConfig), shards: u16) -> (Endpoint, Endpoint) {
+    let identity = identity();
+    let mut config = server_config(&identity, TransportConfig::default());
+    configure(&mut config);
+    let builder = Endpoint::builder().bind(loopback(1)).shards(shards);
+    let server = builder.server(config).build().unwrap();
+    let client = Endpoint::client(&[loopback(1), ELSEWHERE.parse().unwrap()]).unwrap();
+    client.set_default_client_config(client_config(&identity, TransportConfig::default()));
+    (server, client)
+}
+
+const ELSEWHERE: &str = "127.0.1.1:0";
+
+/// A connection from the client's socket with this number: both ends, or why the client has none.
+async fn connect(
+    server: &Endpoint,
+    client: &Endpoint,
+    socket: usize,
+) -> Result<(Connection, Connection), ConnectionError> {
+    let (local, remote) = (client.local_addrs()[socket], server.local_addr().unwrap());
+    let connecting = client.connect_from(local, None, remote, "localhost");
+    let connecting = connecting.unwrap();
+    // Nobody comes to be accepted if the endpoint refuses.
+    let accepting = async { server.accept().await.unwrap().await.unwrap() };
+    tokio::pin!(connecting, accepting);
+    tokio::select! {
+        here = &mut connecting => Ok((here?, accepting.await)),
+        there = &mut accepting => Ok((connecting.await?, there)),
+    }
+}
+
+fn is_refused(error: &ConnectionError) -> bool {
+    matches!(error, ConnectionError::ConnectionClosed(close)
+        if close.error_code == TransportErrorCode::CONNECTION_REFUSED)
+}
+
+/// Until so many are complete.
+async fn settles(server: &Endpoint, complete: usize) {
+    while server.connection_count().complete != complete {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused_until_one_is_gone() {
+    run(async {
+        let (server, client) = capped(
+            |config| {
+                config.max_connections(3);
+            },
+            1,
+        );
+        let mut open = Vec::new();
+        for socket in [0, 1, 0] {
+            open.push(connect(&server, &client, socket).await.unwrap());
+        }
+        for refused in 1..=5 {
+            let error = connect(&server, &client, 1).await.unwrap_err();
+            assert!(is_refused(&error), "{error:?}");
+            let count = server.connection_count();
+            assert_eq!((count.complete, count.refused), (3, refused));
+        }
+        assert_eq!(server.open_connections(), 3, "nothing is kept of those");
+        let (gone, _) = open.pop().unwrap();
+        gone.close(VarInt::from_u32(0), b"");
+        settles(&server, 2).await;
+        open.push(connect(&server, &client, 1).await.unwrap());
+        assert_eq!(server.connection_count().complete, 3);
+    });
+}
+
+#[test]
+fn a_network_has_its_share_wherever_its_connections_move() {
+    run(async {
+        let (server, client) = capped(
+            |config| {
+                config.max_connections_per_prefix(2);
+            },
+            1,
+        );
+        let mut open = Vec::new();
+        for socket in [0, 0, 1] {
+            open.push(connect(&server, &client, socket).await.unwrap());
+        }
+        let error = connect(&server, &client, 0).await.unwrap_err();
+        assert!(is_refused(&error), "{error:?}");
+        for (client, _) in &open {
+            client.handshake_confirmed().await.unwrap();
+        }
+        // The first two go elsewhere, and count where they began.
+        let new = client
+            .rebind(client.local_addrs()[0], ELSEWHERE.parse().unwrap())
+            .unwrap();
+        for (here, there) in &open[..2] {
+            let mut stream = here.open_uni().await.unwrap();
+            stream.write_all(b"moved").await.unwrap();
+            stream.finish().unwrap();
+            let mut stream = there.accept_uni().await.unwrap();
+            stream.read_to_end(10).await.unwrap();
+            assert_eq!(there.remote_address(), new);
+        }
+        open.push(connect(&server, &client, 1).await.unwrap());
+        let error = connect(&server, &client, 1).await.unwrap_err();
+        assert!(is_refused(&error), "{error:?}");
+        client.add_socket(loopback(1)).unwrap();
+        let error = connect(&server, &client, 2).await.unwrap_err();
+        assert!(is_refused(&error), "{error:?}");
+    });
+}
+
+/// All are let in before the first one is complete.
+#[test]
+fn handshakes_that_run_at_the_same_time_do_not_pass_the_limit() {
+    for shards in [1, 4] {
+        run(async {
+            let (server, client) = capped(
+                |config| {
+                    config.max_connections(3);
+                },
+                shards,
+            );
+            let (accepting, remote) = (server.clone(), server.local_addr().unwrap());
+            let accepted = tokio::spawn(async move {
+                let mut attempts = tokio::task::JoinSet::new();
+                while let Some(incoming) = accepting.accept().await {
+                    attempts.spawn(incoming.into_future());
+                }
+                let all = attempts.join_all().await;
+                all.into_iter().filter_map(Result::ok).collect::<Vec<_>>()
+            });
+            let mut attempts = tokio::task::JoinSet::new();
+            for _ in 0..40 {
+                let local = client.local_addrs()[0];
+                let connecting = client.connect_from(local, None, remote, "localhost");
+                let connecting = connecting.unwrap();
+                attempts.spawn(async move {
+                    match connecting.await {
+                        // To the client, it was complete before the server refused it.
+                        Ok(connection) => {
+                            let answer = connection.accept_uni().await;
+                            answer.map(|_| connection)
+                        }
+                        Err(error) => Err(error),
+                    }
+                });
+            }
+            // Whoever is not refused waits for a stream.
+            for _ in 0..37 {
+                let error = attempts.join_next().await.unwrap().unwrap().unwrap_err();
+                assert!(is_refused(&error), "{error:?}");
+            }
+            let count = server.connection_count();
+            assert_eq!((count.complete, count.refused), (3, 37));
+            server.close(VarInt::from_u32(0), b"");
+            assert_eq!(accepted.await.unwrap().len(), 3);
+        });
+    }
 }

@@ -1,7 +1,14 @@
 //! How connections and endpoints end, and who hears of it.
 
-use crate::common::{Pair, run};
-use mpquic::{ConnectionError, ReadError, VarInt, WriteError};
+use std::time::Duration;
+
+use crate::common::{Pair, client_config, loopback, run};
+use mpquic::sched::{Context, Decision, Scheduler};
+use mpquic::{
+    ClientConfig, ConnectionError, ReadError, TransportConfig, TransportErrorCode, VarInt,
+    WriteError,
+};
+use tokio::net::UdpSocket;
 
 const CODE: VarInt = VarInt::from_u32(7);
 
@@ -28,6 +35,30 @@ fn code_and_reason_arrive_and_both_endpoints_become_idle() {
         // A second time changes nothing.
         client.close(VarInt::from_u32(8), b"");
         assert_eq!(client.close_reason(), Some(ConnectionError::LocallyClosed));
+    });
+}
+
+/// The bytes arrive as they are; whoever shows the error forges no line of a log, and no terminal obeys.
+#[test]
+fn a_hostile_reason_is_shown_on_one_line() {
+    run(async {
+        let hostile = b"bye\r\n203.0.113.9: sent secret\x1b[2J\xe2\x80\xae\xff";
+        let shown = r"bye\r\n203.0.113.9: sent secret\u{1b}[2J\u{202e}";
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        let mut stream = server.open_uni().await.unwrap();
+        client.close(CODE, hostile);
+        let reason = server.closed().await;
+        assert_eq!(application_code(&reason), (CODE, hostile.as_slice()));
+        let write = stream.write_all(b"x").await.unwrap_err();
+        let io = std::io::Error::from(write.clone());
+        for text in [reason.to_string(), write.to_string(), io.to_string()] {
+            assert!(text.contains(shown), "{text}");
+            assert!(
+                !text.contains(|c: char| c.is_control() || c == '\u{202e}'),
+                "{text:?}"
+            );
+        }
     });
 }
 
@@ -130,5 +161,108 @@ fn what_was_received_before_the_close_can_be_read_after() {
         client.close(CODE, b"");
         server.closed().await;
         assert_eq!(there.read_to_end(100).await.unwrap(), b"last words");
+    });
+}
+
+/// A client that assumes such a round trip that three probe timeouts outlast the test.
+fn patient(pair: &Pair) -> ClientConfig {
+    let mut transport = TransportConfig::default();
+    transport.initial_rtt(Duration::from_secs(1000));
+    client_config(&pair.identity, transport)
+}
+
+/// Nobody has answered, so that nobody asks again: an endpoint does not wait for that.
+#[test]
+fn an_attempt_that_nobody_answered_leaves_nothing_to_wait_for() {
+    run(async {
+        for locals in [1, 2] {
+            let locals: Vec<_> = (1..=locals).map(loopback).collect();
+            let pair = Pair::with(&locals, |_| ());
+            let silent = UdpSocket::bind(loopback(1)).await.unwrap();
+            let server = silent.local_addr().unwrap();
+            let connect = || {
+                let config = patient(&pair);
+                pair.client
+                    .connect_with(config, server, "localhost")
+                    .unwrap()
+            };
+            // Before anything has left, and after.
+            drop(connect());
+            pair.client.wait_idle().await;
+            let connecting = connect();
+            while silent.recv(&mut [0; 2048]).await.unwrap() < 1200 {}
+            drop(connecting);
+            pair.client.wait_idle().await;
+            // By the application, and by the endpoint.
+            let connecting = connect();
+            pair.client.close(CODE, b"enough");
+            assert_eq!(
+                connecting.await.unwrap_err(),
+                ConnectionError::LocallyClosed
+            );
+            pair.client.wait_idle().await;
+        }
+    });
+}
+
+#[test]
+fn an_attempt_that_the_server_refuses_leaves_nothing_to_wait_for() {
+    run(async {
+        let pair = Pair::new();
+        let config = patient(&pair);
+        let connecting = pair
+            .client
+            .connect_with(config, pair.server_addr, "localhost");
+        let refuse = async { pair.server.accept().await.unwrap().refuse() };
+        let (outcome, ()) = tokio::join!(connecting.unwrap(), refuse);
+        let Err(ConnectionError::ConnectionClosed(close)) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(close.error_code, TransportErrorCode::CONNECTION_REFUSED);
+        pair.client.wait_idle().await;
+    });
+}
+
+struct Panics;
+
+impl Scheduler for Panics {
+    fn decide(&mut self, _: &Context<'_>) -> Decision {
+        panic!("no idea");
+    }
+}
+
+/// The peer is told, and so is everybody who waits here.
+#[test]
+fn a_scheduler_that_panics_ends_its_connection_with_an_error_on_both_sides() {
+    run(async {
+        let pair = Pair::new();
+        let (client, server) = pair.connect().await;
+        client.handshake_confirmed().await.unwrap();
+        server.set_scheduler(|| Box::new(Panics));
+        let mut stream = server.open_uni().await.unwrap();
+        let write = async {
+            let error = stream.write_all(&vec![7; 64 << 20]).await.unwrap_err();
+            let WriteError::ConnectionLost(ConnectionError::TransportError(error)) = error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
+            assert!(error.reason.contains("scheduler Panics"), "{error}");
+            assert!(error.reason.contains("no idea"), "{error}");
+        };
+        let accept = async { assert!(server.accept_bi().await.is_err()) };
+        let (reason, (), ()) = tokio::join!(client.closed(), write, accept);
+        let ConnectionError::ConnectionClosed(close) = reason else {
+            panic!("{reason:?}");
+        };
+        assert_eq!(close.error_code, TransportErrorCode::INTERNAL_ERROR);
+        let text = String::from_utf8_lossy(&close.reason);
+        assert!(
+            text.contains("scheduler Panics") && !text.contains("no idea"),
+            "{text}"
+        );
+        drop((stream, server));
+        pair.server.wait_idle().await;
+        // The endpoint is none the worse for it.
+        drop(pair.connect().await);
     });
 }

@@ -174,7 +174,7 @@ async fn ask(connection: Connection) {
 async fn connect(client: &Endpoint, server: SocketAddr, second: SocketAddr) -> Connection {
     let connection = client.connect(server, "localhost").unwrap().await.unwrap();
     connection.handshake_confirmed().await.unwrap();
-    connection.open_path(second, server).await.unwrap();
+    connection.open_path_from(second, server).await.unwrap();
     connection
 }
 

@@ -256,3 +256,67 @@ fn a_machine_without_a_link_says_so() {
         assert!(!pair.client.set_socket_status(loopback(9), Backup));
     });
 }
+
+/// All links of this machine in one line, and a server on the first of them. Sockets that are bound to their interface do not
+/// reach this very machine, so they are not here. What follows the links ends with the endpoint.
+#[cfg(feature = "interfaces")]
+#[test]
+fn all_interfaces_in_one_line() {
+    use mpquic::SystemInterfaces;
+
+    run(async {
+        let tasks = || {
+            tokio::runtime::Handle::current()
+                .metrics()
+                .num_alive_tasks()
+        };
+        let before = tasks();
+        let all = LinkPolicy::new().guess_metered(false);
+        let found = SystemInterfaces::new().unwrap().next().await.unwrap();
+        let built = Endpoint::builder().all_interfaces().build();
+        let Ok(endpoint) = built else {
+            let error = built.unwrap_err();
+            assert!(error.to_string().contains("no link is up"), "{error}");
+            return println!("this machine has no link");
+        };
+        let locals = endpoint.local_addrs();
+        for local in &locals {
+            let mut addresses = found.iter().flat_map(|interface| &interface.addresses);
+            assert!(addresses.any(|ip| *ip == local.ip()), "{local} {found:?}");
+        }
+        drop(endpoint);
+
+        let identity = identity();
+        let config = server_config(&identity, TransportConfig::default());
+        let server = Endpoint::server(config, &[(locals[0].ip(), 0).into()]).unwrap();
+        let client = Endpoint::builder()
+            .links(all.bind_device(false))
+            .default_client(client_config(&identity, TransportConfig::default()))
+            .build()
+            .unwrap();
+        let ips = |addresses: &[std::net::SocketAddr]| -> Vec<_> {
+            addresses.iter().map(std::net::SocketAddr::ip).collect()
+        };
+        assert_eq!(ips(&client.local_addrs()), ips(&locals));
+        let connecting = client
+            .connect(server.local_addrs()[0], "localhost")
+            .unwrap();
+        let accepting = async { server.accept().await.unwrap().await.unwrap() };
+        let (here, there) = tokio::join!(connecting, accepting);
+        let here = here.unwrap();
+        // A connection keeps what follows the links, and the last handle's end alone does not end it.
+        drop(client);
+        let mut stream = there.open_uni().await.unwrap();
+        stream.write_all(&pattern(100_000)).await.unwrap();
+        stream.finish().unwrap();
+        let mut stream = here.accept_uni().await.unwrap();
+        assert!(stream.read_to_end(100_000).await.unwrap() == pattern(100_000));
+        assert!(tasks() > before);
+        here.close(0_u32.into(), b"");
+        there.closed().await;
+        drop((here, there, server));
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    });
+}

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Pair, client_config, loopback, run, server_config};
+use crate::common::{Pair, client_config, loopback, pattern, run, server_config};
 use crate::race::relay;
 use mpquic::{Connection, ConnectionError, Endpoint, PathError, PathEvent, PathId};
 use tokio::net::UdpSocket;
@@ -92,6 +92,45 @@ fn sockets_that_nobody_has_seen_are_no_harm() {
         request(&client, &server).await;
         assert_eq!(local_of(&client), pair.client.local_addr().unwrap());
     });
+}
+
+/// In the midst of a transfer, whichever side sends: sockets change faster than the server can issue connection IDs.
+#[test]
+fn a_transfer_goes_on_through_a_storm_of_sockets() {
+    const PIECE: usize = 100_000;
+    for (max_paths, up) in [(1, false), (8, false), (1, true), (8, true)] {
+        run(async {
+            let pair = Pair::with(&[loopback(1)], |transport| {
+                transport.max_paths(max_paths);
+            });
+            let (client, server) = pair.connect().await;
+            request(&client, &server).await;
+            client.handshake_confirmed().await.unwrap();
+            let (from, to) = match up {
+                true => (&client, &server),
+                false => (&server, &client),
+            };
+            let data = pattern(40 * PIECE);
+            let send = async {
+                let mut stream = from.open_uni().await.unwrap();
+                stream.write_all(&data).await.unwrap();
+                stream.finish().unwrap();
+                stream.stopped().await.unwrap();
+            };
+            let receive = async {
+                let mut stream = to.accept_uni().await.unwrap();
+                let mut piece = vec![0; PIECE];
+                for expected in data.chunks(PIECE) {
+                    stream.read_exact(&mut piece).await.unwrap();
+                    assert!(piece == expected);
+                    let old = pair.client.local_addr().unwrap();
+                    pair.client.rebind(old, loopback(1)).unwrap();
+                }
+            };
+            tokio::join!(send, receive);
+            request(&client, &server).await;
+        });
+    }
 }
 
 #[test]
@@ -211,7 +250,23 @@ fn a_handshake_goes_on_from_the_sockets_that_are_left() {
         let gone = pair.client.local_addrs()[0];
         let connecting = pair.client.connect(pair.server_addr, "localhost").unwrap();
         pair.client.remove_socket(gone);
-        let accepting = async { pair.server.accept().await.unwrap().await.unwrap() };
+        // The server may have answered at the address that is gone, and waits for that attempt, too.
+        let accepting = async {
+            let mut attempts = tokio::task::JoinSet::new();
+            loop {
+                tokio::select! {
+                    incoming = pair.server.accept() => {
+                        let incoming = incoming.unwrap();
+                        attempts.spawn(async { incoming.await.ok() });
+                    }
+                    Some(done) = attempts.join_next() => {
+                        if let Some(server) = done.unwrap() {
+                            return server;
+                        }
+                    }
+                }
+            }
+        };
         let (client, server) = tokio::join!(connecting, accepting);
         request(&client.unwrap(), &server).await;
     });

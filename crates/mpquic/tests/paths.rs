@@ -1,11 +1,12 @@
 //! Several paths: opened by hand or by policy, used, preferred, closed.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::common::{Pair, loopback, pattern, run};
+use crate::common::{self, Pair, loopback, pattern, run};
 use mpquic::{
-    Connection, FullMesh, LocalAddr, OpenPathError, PathError, PathErrorCode, PathEvent,
-    PathEvents, PathId, PathStatus,
+    Connection, Endpoint, FullMesh, LocalAddr, OpenPathError, PathError, PathErrorCode, PathEvent,
+    PathEvents, PathId, PathManager, PathStatus, TransportConfig,
 };
 
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -49,7 +50,10 @@ fn a_second_path_is_opened_used_and_closed() {
         let (client, server) = pair.connect().await;
         let mut there = server.path_events();
         let mut here = client.path_events();
-        let path = client.open_path(SECOND, pair.server_addr).await.unwrap();
+        let path = client
+            .open_path("127.0.0.2".parse().unwrap(), pair.server_addr)
+            .await
+            .unwrap();
         assert!(client.is_multipath());
         assert_eq!(path.id(), PathId(1));
         assert_eq!(
@@ -90,6 +94,83 @@ fn a_second_path_is_opened_used_and_closed() {
     });
 }
 
+/// Whoever names several addresses wants them used: a path from each, unless somebody says otherwise. Servers open none.
+#[test]
+fn several_addresses_are_used_unless_told_otherwise() {
+    run(async {
+        let both = [loopback(1), loopback(2)];
+        let identity = common::identity();
+        let config = || common::server_config(&identity, TransportConfig::default());
+        let server = Endpoint::server(config(), &both).unwrap();
+        let address = server.local_addrs()[0];
+        let client_config = common::client_config(&identity, TransportConfig::default());
+        let connect = async |client: &Endpoint| {
+            client.set_default_client_config(client_config.clone());
+            let connecting = client.connect(address, "localhost").unwrap();
+            let accepting = async { server.accept().await.unwrap().await.unwrap() };
+            let (client, server) = tokio::join!(connecting, accepting);
+            (client.unwrap(), server)
+        };
+        let plain = Endpoint::client(&both).unwrap();
+        let built = Endpoint::builder().bind(both[0]).bind(both[1]);
+        let later = Endpoint::client(&both[..1]).unwrap();
+        later.add_socket(both[1]).unwrap();
+        for client in [plain, built.build().unwrap(), later] {
+            let (here, there) = connect(&client).await;
+            let mut events = here.path_events();
+            let locals = client.local_addrs();
+            loop {
+                let paths = here.paths();
+                let used = paths.iter().map(|path| path.network_path().unwrap().local);
+                let used: HashSet<_> = used.collect();
+                if locals.iter().all(|local| used.contains(local)) {
+                    assert_eq!(paths.len(), 2);
+                    break;
+                }
+                events.recv().await.unwrap();
+            }
+            transfer(&there, &here, 1 << 20).await;
+            // Who asks for it by hand gets it, and another one for a second time.
+            let locals: Vec<_> = locals
+                .iter()
+                .filter(|local| **local != first_local(&here))
+                .collect();
+            let path = here.open_path_from(*locals[0], address).await.unwrap();
+            assert_eq!(path.id(), PathId(1));
+            let path = here.open_path_from(*locals[0], address).await.unwrap();
+            assert_eq!(path.id(), PathId(2));
+        }
+        // With one address, if it is said so, or from one of them, there is one path. Those of a mesh would be there: they are
+        // opened with the end of the handshake.
+        let one = Endpoint::client(&both[..1]).unwrap();
+        let manual = Endpoint::client(&both).unwrap();
+        manual.set_path_manager(PathManager::Manual);
+        let built = Endpoint::builder().bind_all(&both);
+        let built = built.path_manager(PathManager::Manual).build().unwrap();
+        for client in [one, manual, built] {
+            let (here, there) = connect(&client).await;
+            here.handshake_confirmed().await.unwrap();
+            transfer(&there, &here, 1 << 20).await;
+            assert_eq!(here.paths().len(), 1);
+        }
+        let from_one = Endpoint::client(&both).unwrap();
+        let local = from_one.local_addrs()[0];
+        let config = Some(client_config.clone());
+        let connecting = from_one.connect_from(local, config, address, "localhost");
+        let accepting = async { server.accept().await.unwrap().await.unwrap() };
+        let (here, there) = tokio::join!(connecting.unwrap(), accepting);
+        let here = here.unwrap();
+        here.handshake_confirmed().await.unwrap();
+        transfer(&there, &here, 1 << 20).await;
+        assert_eq!(here.paths().len(), 1);
+    });
+}
+
+fn first_local(connection: &Connection) -> std::net::SocketAddr {
+    let first = connection.path(PathId::ZERO).unwrap();
+    first.network_path().unwrap().local
+}
+
 #[test]
 fn a_path_can_be_asked_for_as_soon_as_the_connection_is_there() {
     run(async {
@@ -98,7 +179,7 @@ fn a_path_can_be_asked_for_as_soon_as_the_connection_is_there() {
         let third = pair.client.local_addrs()[2];
         let (two, three) = tokio::join!(
             client.open_path(SECOND, pair.server_addr),
-            client.open_path(third, pair.server_addr),
+            client.open_path_from(third, pair.server_addr),
         );
         assert_ne!(two.unwrap().id(), three.unwrap().id());
     });

@@ -7,7 +7,7 @@ use crate::common::{client_config, identity, loopback, pattern, run, server_conf
 use mpquic::sched::RoundRobin;
 use mpquic::{
     ClientConfig, ConfigError, Connection, ConnectionError, ConnectionIdGenerator, Endpoint,
-    EndpointBuilder, ServerConfig, ShardStats, TransportConfig,
+    EndpointBuilder, PathManager, ServerConfig, ShardStats, TransportConfig,
 };
 
 const SHARDS: u16 = 4;
@@ -29,6 +29,7 @@ fn configs() -> (ServerConfig, ClientConfig) {
 
 /// Connections from a client with these addresses, with a path from each of them to one of the server's addresses.
 async fn connect(server: &Endpoint, client: &Endpoint) -> Vec<(Connection, Connection)> {
+    client.set_path_manager(PathManager::Manual);
     let addresses = server.local_addrs();
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
@@ -40,7 +41,7 @@ async fn connect(server: &Endpoint, client: &Endpoint) -> Vec<(Connection, Conne
         let used = here.paths()[0].network_path().unwrap().local;
         let others = locals.into_iter().filter(|local| *local != used);
         for (local, remote) in others.zip(addresses.iter().cycle().skip(1)) {
-            here.open_path(local, *remote).await.unwrap();
+            here.open_path_from(local, *remote).await.unwrap();
         }
         connections.push((here, there));
     }

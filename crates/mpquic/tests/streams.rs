@@ -576,7 +576,10 @@ fn data_is_read_out_of_order_and_then_in_no_other_way() {
         });
         let (client, server) = pair.connect().await;
         let second = pair.client.local_addrs()[1];
-        client.open_path(second, pair.server_addr).await.unwrap();
+        client
+            .open_path_from(second, pair.server_addr)
+            .await
+            .unwrap();
         let data = pattern(1 << 20);
         let write = async {
             let mut send = client.open_uni().await.unwrap();

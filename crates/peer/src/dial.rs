@@ -72,7 +72,12 @@ pub async fn dial(
 
 /// Whether the system knows a way from an address to another one; `None` between two families. Sends nothing.
 fn route(local: SocketAddr, remote: SocketAddr) -> Option<io::Result<()>> {
-    (local.is_ipv4() == remote.is_ipv4()).then(|| UdpSocket::bind((local.ip(), 0))?.connect(remote))
+    (local.is_ipv4() == remote.is_ipv4()).then(|| {
+        // With its zone, which a link-local address cannot do without.
+        let mut any_port = local;
+        any_port.set_port(0);
+        UdpSocket::bind(any_port)?.connect(remote)
+    })
 }
 
 #[cfg(test)]

@@ -79,7 +79,22 @@ fn index_of(zone: &str) -> Result<u32, String> {
     let of_name = interfaces.iter().find(|interface| interface.name == zone);
     of_name
         .and_then(|interface| interface.index)
+        .or_else(|| without_other_addresses(zone))
         .ok_or_else(|| format!("no interface of this machine is named {zone:?}"))
+}
+
+/// Of an interface that has link-local addresses only, which is not among those above.
+fn without_other_addresses(zone: &str) -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    {
+        let asking = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?;
+        rustix::net::netdevice::name_to_index(asking, zone).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = zone;
+        None
+    }
 }
 
 /// A local address to send from, as users write it: `192.0.2.1`, `2001:db8::1`, or with the zone of a link-local address

@@ -56,8 +56,9 @@ pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl}
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
-    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionEvent, DatagramEvent,
-    Endpoint, EndpointEvent, HalfOpen, Incoming, Remains, RetryError,
+    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionCount,
+    ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen, Incoming, Remains,
+    RetryError,
 };
 pub use error::{
     ApplicationClose, AttemptError, ConnectionClose, ConnectionError, Escaped, FailedAttempt,

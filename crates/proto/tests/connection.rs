@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::pair::{Pair, tuple};
+use crate::pair::{Flying, Pair, client_addr, server_addr, tuple};
 use bytes::{Bytes, BytesMut};
 use mpquic_proto::sched::{Context, Decision, PathIndex, Scheduler};
 use mpquic_proto::{
     ConnectionError, DatagramEvent, Dir, Event, FourTuple, PathEvent, PathId, ReadError,
-    StreamEvent, TransportConfig, VarInt, WriteError,
+    StreamEvent, TransportConfig, TransportErrorCode, VarInt, WriteError,
 };
 
 fn pair() -> Pair {
@@ -329,4 +329,73 @@ fn the_end_of_a_connection_is_no_invitation_to_write() {
     }
     assert_eq!(pair.s().accept(Dir::Bi), Some(id));
     assert_eq!(pair.s().read(id, &mut [0; 2000]), Ok(Some(1000)));
+}
+
+//= specs/rfc9000.txt#section-10.2
+//= type=test
+//# Endpoints that have some alternative means to ensure that late-arriving packets do not induce a
+//# response, such as those that are able to close the UDP socket, MAY end these states earlier to
+//# allow for faster resource recovery.
+#[test]
+fn a_client_that_closes_before_it_hears_anything_is_over_at_once() {
+    let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
+    let sent = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = std::rc::Rc::clone(&sent);
+    pair.filter = Box::new(move |from_client, _, _| {
+        count.set(count.get() + u32::from(from_client));
+        true
+    });
+    pair.step();
+    assert_eq!(sent.get(), 1, "the ClientHello");
+    let now = pair.now;
+    pair.c().close(now, VarInt::from_u32(0), Bytes::new());
+    while pair.c().poll_transmit(now, 1, &mut Vec::new()).is_some() {
+        sent.set(sent.get() + 1);
+    }
+    assert_eq!(sent.get(), 2, "the close");
+    assert!(pair.c().is_drained());
+    assert_eq!(pair.c().poll_timeout(), None);
+    let mut told = Vec::new();
+    while let Some(event) = pair.c().poll_endpoint_events() {
+        told.push(event);
+    }
+    use mpquic_proto::EndpointEvent::{Drained, RetireCidQuietly};
+    assert!(
+        matches!(told[..], [.., RetireCidQuietly(_, at), Drained] if at == now),
+        "{told:?}"
+    );
+}
+
+/// So is one that the server refuses: three PTOs without a sample of the RTT are three seconds.
+#[test]
+fn a_client_that_is_refused_is_over_at_once() {
+    let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
+    let now = pair.now;
+    let mut buf = Vec::new();
+    let _ = pair.c().poll_transmit(now, 1, &mut buf).unwrap();
+    let from = FourTuple {
+        local: server_addr(),
+        remote: client_addr(0),
+    };
+    let event =
+        pair.server
+            .endpoint
+            .handle(now, from, None, BytesMut::from(&buf[..]), &mut Vec::new());
+    let Some(DatagramEvent::NewConnection(incoming)) = event else {
+        panic!("{event:?}");
+    };
+    let mut answer = Vec::new();
+    let _ = pair.server.endpoint.refuse(incoming, &mut answer);
+    pair.client.inbound.push_back(Flying {
+        at: now,
+        tuple: tuple(0),
+        data: answer,
+    });
+    assert!(pair.run_until(Duration::from_millis(1), |pair| pair.c().is_drained()));
+    let reason = pair.c().lost_reason().cloned();
+    assert!(
+        matches!(&reason, Some(ConnectionError::ConnectionClosed(close))
+            if close.error_code == TransportErrorCode::CONNECTION_REFUSED),
+        "{reason:?}"
+    );
 }

@@ -35,8 +35,8 @@ use crate::{Acked, Context, Learned, Lost, PathIndex, PathSet, PathUpdate, Sent,
 pub trait Scheduler: Send {
     /// Where does the next packet go?
     ///
-    /// A decision for a path that cannot send is a bug: the transport panics on it in debug
-    /// builds, and takes it for [`Decision::Wait`] in release builds.
+    /// A decision for a path that cannot send is a bug: the transport closes the connection with
+    /// INTERNAL_ERROR and the scheduler's [`name`](Self::name). So it does if the scheduler panics.
     fn decide(&mut self, cx: &Context<'_>) -> Decision;
 
     /// A packet that `decide` asked for has left.
@@ -66,7 +66,16 @@ pub trait Scheduler: Send {
         false
     }
 
-    /// When [`on_wakeup`](Self::on_wakeup) is to be called, if at all.
+    /// What it is called where something is said of it. By default, the name of its type.
+    fn name(&self) -> &'static str {
+        let path = std::any::type_name::<Self>();
+        let end = path.find('<').unwrap_or(path.len());
+        let start = path[..end].rfind("::").map_or(0, |at| at + 2);
+        &path[start..]
+    }
+
+    /// When [`on_wakeup`](Self::on_wakeup) is to be called, if at all. A time that has come once counts no more: there must be a
+    /// later one for another call.
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }

@@ -31,7 +31,8 @@ impl ConnectionFacts {
 
 /// Makes a scheduler for each new connection; cannot fail.
 ///
-/// Whatever takes a factory takes a closure, too: one that returns a boxed scheduler.
+/// Whatever takes a factory takes a closure, too: one that returns a boxed scheduler. Settings and connections also take
+/// functions that return one without a box ([`IntoSchedulerFactory`]).
 ///
 /// ```
 /// use mpquic_sched_core::{MinRtt, SchedulerFactory};
@@ -96,6 +97,42 @@ where
 impl<S: Scheduler + 'static> From<Box<S>> for Box<dyn Scheduler> {
     fn from(scheduler: Box<S>) -> Self {
         scheduler
+    }
+}
+
+/// What settings and connections take for a scheduler: a [`SchedulerFactory`], or a function or closure that returns a scheduler,
+/// in a box or not. `Kind` tells these apart and is found by the compiler.
+///
+/// ```
+/// use mpquic_sched_core::{IntoSchedulerFactory, MinRtt, SchedulerFactory};
+///
+/// fn configure<Kind>(scheduler: impl IntoSchedulerFactory<Kind>) -> SchedulerFactory {
+///     scheduler.into_factory()
+/// }
+///
+/// let factory = configure(MinRtt::default);
+/// configure(|| MinRtt::default());
+/// configure(|| Box::new(MinRtt::default()));
+/// configure(factory);
+/// ```
+pub trait IntoSchedulerFactory<Kind> {
+    /// The factory.
+    fn into_factory(self) -> SchedulerFactory;
+}
+
+impl<T: Into<SchedulerFactory>> IntoSchedulerFactory<SchedulerFactory> for T {
+    fn into_factory(self) -> SchedulerFactory {
+        self.into()
+    }
+}
+
+impl<F, S> IntoSchedulerFactory<fn() -> S> for F
+where
+    F: Fn() -> S + Send + Sync + 'static,
+    S: Scheduler + 'static,
+{
+    fn into_factory(self) -> SchedulerFactory {
+        SchedulerFactory::new(move || Box::new(self()))
     }
 }
 

@@ -63,7 +63,7 @@ pub use decision::{Data, Decision, Scheduler};
 pub use event::{
     Acked, Lost, PathUpdate, PathUpdateKind, Sent, StreamHints, StreamUpdate, StreamUpdateKind,
 };
-pub use factory::{ConnectionFacts, SchedulerFactory};
+pub use factory::{ConnectionFacts, IntoSchedulerFactory, SchedulerFactory};
 pub use learned::{
     Fallbacks, Learned, LearnedArm, LearnedGap, LearnedOnline, LearnedPair, LearnedPolicy,
 };

@@ -13,6 +13,7 @@ mod cross;
 mod error;
 mod event_queue;
 mod fabric;
+mod file;
 mod fold;
 pub mod identity;
 #[cfg(feature = "lab")]

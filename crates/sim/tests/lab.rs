@@ -196,6 +196,54 @@ fn one_network_is_run_from_the_command_line() {
     assert!(err.contains("unknown unit \"parsec\""), "{err}");
 }
 
+/// "Try it on your network first": what the library ships takes the same time there with each scheduler, the papers' start does not.
+#[test]
+fn one_network_is_run_as_the_library_ships_unless_told() {
+    let medians = |more: &[&str]| {
+        let fixed = [
+            "run",
+            "--network",
+            "2Mbit 100ms 1.5% | 50Mbit 20ms",
+            "--workload",
+            "file:2MB",
+            "--scheduler",
+            "default,minrtt,ecf",
+            "--seeds",
+            "6",
+        ];
+        let (code, out, err) = lab(&[&fixed[..], more].concat());
+        assert_eq!((code, &*err), (0, ""));
+        let (_, json, _) = lab(&[&fixed[..], more, &["--json"]].concat());
+        let medians = json.lines().map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            line["median"].as_f64().unwrap()
+        });
+        (
+            out.lines().next().unwrap().to_owned(),
+            medians.collect::<Vec<_>>(),
+        )
+    };
+    let (heading, shipped) = medians(&["--congestion", "bbr3"]);
+    assert_eq!(
+        heading,
+        "2Mbit 100ms 1.5% | 50Mbit 20ms, started as the library does, bbr3"
+    );
+    assert_eq!(shipped.len(), 3);
+    for median in shipped {
+        assert!((0.42..0.45).contains(&median), "{median}");
+    }
+    let (heading, _) = medians(&[]);
+    assert!(
+        heading.ends_with(", started as the library does, cubic"),
+        "{heading}"
+    );
+    let (heading, papers) = medians(&["--start", "confirmed", "--congestion", "bbr3"]);
+    assert!(heading.ends_with(", start confirmed, bbr3"), "{heading}");
+    assert!(papers.iter().all(|median| *median > 0.6), "{papers:?}");
+    let (code, _, err) = lab(&["run", "experiments/quick.toml", "--start", "library"]);
+    assert!(code == 2 && err.contains("--network"), "{err}");
+}
+
 #[test]
 fn two_schedulers_are_compared_seed_by_seed() {
     let folder = folder("compare");
@@ -228,7 +276,7 @@ fn exit_statuses_tell_wrong_input_from_failed_runs() {
     let (code, _, err) = lab(&dead);
     assert_eq!(code, 1);
     assert!(
-        err.starts_with("1 runs failed, the first: network/file:1kB/olia/minrtt, seed 1: "),
+        err.starts_with("1 run failed, the first: network/file:1kB/cubic/minrtt, seed 1: "),
         "{err}"
     );
 

@@ -53,6 +53,32 @@ fn folder() -> PathBuf {
     folder
 }
 
+/// Its dependencies are in no registry: wherever it is written, it names folders that are there.
+#[test]
+fn outside_of_a_checkout_it_builds_against_that_of_the_program() {
+    let outside = tempfile::tempdir().unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_mpquic-lab"))
+        .args(["new-scheduler", "mine"])
+        .current_dir(outside.path())
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        done.status.success() && out.contains("It builds against "),
+        "{out}"
+    );
+    let manifest = fs::read_to_string(outside.path().join("mine/Cargo.toml")).unwrap();
+    let paths: Vec<_> = manifest
+        .split("path = '")
+        .skip(1)
+        .filter_map(|rest| rest.split('\'').next())
+        .collect();
+    assert_eq!(paths.len(), 2, "{manifest}");
+    for path in paths {
+        assert!(Path::new(path).join("Cargo.toml").is_file(), "{path}");
+    }
+}
+
 #[test]
 fn a_strangers_scheduler_runs_in_the_arena() {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

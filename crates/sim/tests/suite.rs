@@ -5,6 +5,7 @@ mod ack_frequency;
 mod bbr;
 mod congestion;
 mod fabric;
+mod files;
 mod lab;
 mod late_tasks;
 mod measurements;

@@ -176,6 +176,7 @@ impl Pair {
                 let server = noq::Endpoint::server(config, wildcard).unwrap();
                 let locals = [1, 2, 4].map(|last| (loopback(last), 0).into());
                 let client = mpquic::Endpoint::client(&locals).unwrap();
+                client.set_path_manager(mpquic::PathManager::Manual);
                 let mut config = mpquic::ClientConfig::new(Arc::new(client_tls)).unwrap();
                 config.transport(our_transport);
                 let remote = lay(server.local_addr().unwrap().port());

@@ -264,6 +264,7 @@ async fn ask(
 ) -> Option<usize> {
     let hosts: [IpAddr; 2] = [loopback(1), loopback(2)];
     let client = mpquic::Endpoint::client(&hosts.map(|host| (host, 0).into())).unwrap();
+    client.set_path_manager(mpquic::PathManager::Manual);
     let mut config = mpquic::ClientConfig::new(Arc::new(setup.client_tls())).unwrap();
     config.transport(transport());
     let remote = wire.address();

@@ -110,7 +110,7 @@ async fn fetch(
     let asked = Instant::now();
     let paths = async {
         for (&local, &server) in locals.iter().zip(servers).skip(1) {
-            connection.open_path(local, server).await?;
+            connection.open_path_from(local, server).await?;
         }
         Ok::<_, Fault>(())
     };

@@ -1,6 +1,8 @@
 //! What the tests share: a service and its client over any transport that h3 takes, and both transports.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
+pub(crate) mod raw;
+
 use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

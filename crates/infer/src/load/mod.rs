@@ -14,7 +14,11 @@ mod typed;
 mod weights;
 mod wire;
 
-use std::{fs::File, io::Read, path::Path};
+use std::{
+    fs::{self, Metadata, OpenOptions},
+    io::{self, Read},
+    path::Path,
+};
 
 use prost::Message;
 use sha2::{Digest, Sha256};
@@ -26,13 +30,38 @@ pub(crate) use typed::guarded;
 
 use crate::Card;
 
-/// Reads a file of at most `limit` bytes.
+/// Refuses what may have no end, or would be waited for.
+fn regular(found: &Metadata) -> io::Result<()> {
+    if found.is_file() {
+        return Ok(());
+    }
+    let what = match found.is_dir() {
+        true => "a folder",
+        false => "a pipe or a device",
+    };
+    let fault = format!("{what}, expected a regular file");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, fault))
+}
+
+/// Reads a regular file of at most `limit` bytes.
 pub(crate) fn read_bounded(path: &Path, limit: usize) -> Result<Vec<u8>, LoadError> {
     let io = |source| LoadError::Io {
         path: path.to_owned(),
         source,
     };
-    let file = File::open(path).map_err(io)?;
+    // Before it is opened: opening a pipe waits for whoever writes to it.
+    fs::metadata(path)
+        .and_then(|found| regular(&found))
+        .map_err(io)?;
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // It may be another one by now. Regular files do not know this flag.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK);
+    let file = options.open(path).map_err(io)?;
+    file.metadata()
+        .and_then(|found| regular(&found))
+        .map_err(io)?;
     let mut bytes = Vec::new();
     // One more than allowed, so that a file that grows while it is read, or has no size, is noticed.
     file.take(limit as u64 + 1)

@@ -86,7 +86,8 @@ impl fmt::Display for LinkEvent {
     }
 }
 
-/// Keeps the sockets of an endpoint those of the machine's links, as a [`LinkPolicy`] chooses them.
+/// Keeps the sockets of an endpoint those of the machine's links, as a [`LinkPolicy`] chooses them, and tells what it does.
+/// `EndpointBuilder::all_interfaces` (feature `interfaces`) is the same in one line, for those who need not be told.
 ///
 /// ```no_run
 /// # // no_run: tests/book runs it over two links
@@ -121,7 +122,8 @@ struct Bound {
 }
 
 impl<W: InterfaceWatcher> LinkManager<W> {
-    /// Builds an endpoint with a socket on each link that the policy chooses, and the policy's [`FullMesh`](crate::FullMesh) as its path manager.
+    /// Builds an endpoint with a socket on each link that the policy chooses, and the policy's [`FullMesh`](crate::FullMesh) as
+    /// its path manager, unless the builder was given one.
     ///
     /// # Errors
     ///
@@ -131,9 +133,20 @@ impl<W: InterfaceWatcher> LinkManager<W> {
         mut watcher: W,
         policy: LinkPolicy,
     ) -> io::Result<(Endpoint, Self)> {
+        let interfaces = watcher.next().await?;
+        Self::start_on(builder, watcher, policy, &interfaces)
+    }
+
+    /// On the interfaces that are up now, as the watcher has told or will tell.
+    fn start_on(
+        builder: EndpointBuilder,
+        watcher: W,
+        policy: LinkPolicy,
+        interfaces: &[Interface],
+    ) -> io::Result<(Endpoint, Self)> {
         let (mut bound, mut early) = (Vec::new(), Vec::new());
-        let mut builder = builder.path_manager(policy.mesh());
-        for link in policy.choose(&watcher.next().await?) {
+        let mut builder = builder.default_path_manager(policy.mesh());
+        for link in policy.choose(interfaces) {
             match open(&link, policy.binds_device()) {
                 Ok((socket, local)) => {
                     builder = builder.socket(socket);
@@ -218,6 +231,23 @@ impl<W: InterfaceWatcher> LinkManager<W> {
             });
         }
     }
+}
+
+/// An endpoint on the links of this machine, which are followed for as long as it has handles or connections.
+#[cfg(feature = "interfaces")]
+pub(crate) fn build(builder: EndpointBuilder, policy: LinkPolicy) -> io::Result<Endpoint> {
+    let (watcher, interfaces) = SystemInterfaces::begin()?;
+    let (endpoint, mut manager) = LinkManager::start_on(builder, watcher, policy, &interfaces)?;
+    // It must not keep the endpoint.
+    manager.endpoint = endpoint.uncounted();
+    let watched = endpoint.uncounted();
+    endpoint.runtime().spawn(async move {
+        tokio::select! {
+            () = watched.finished() => {}
+            () = manager.run(|event| tracing::info!("{event}")) => {}
+        }
+    });
+    Ok(endpoint)
 }
 
 /// A task that follows the links; ends when this is dropped.

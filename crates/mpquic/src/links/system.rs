@@ -23,7 +23,13 @@ impl SystemInterfaces {
     ///
     /// If the system does not tell its interfaces, or there can be no thread.
     pub fn new() -> io::Result<Self> {
+        Ok(Self::begin()?.0)
+    }
+
+    /// The same with those that are up now, which it tells the first time, too.
+    pub(super) fn begin() -> io::Result<(Self, Vec<Interface>)> {
         let mut last = look()?;
+        let first = last.clone();
         let (tell, told) = mpsc::channel(1);
         let watching = std::thread::Builder::new().name("mpquic-links".to_owned());
         watching.spawn(move || {
@@ -45,7 +51,7 @@ impl SystemInterfaces {
                 }
             }
         })?;
-        Ok(Self(told))
+        Ok((Self(told), first))
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic::{
-    ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, ServerConfig, TransportConfig,
-    rustls,
+    ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, PathManager, ServerConfig,
+    TransportConfig, rustls,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -133,6 +133,8 @@ impl Pair {
         let server =
             Endpoint::server(server_config(&identity, transport()), &[loopback(1)]).unwrap();
         let client = Endpoint::client(locals).unwrap();
+        // Tests open the paths that they want, at their time.
+        client.set_path_manager(PathManager::Manual);
         client.set_default_client_config(client_config(&identity, transport()));
         Self {
             server_addr: server.local_addrs()[0],

@@ -36,9 +36,10 @@ impl AckFrequencyConfig {
     }
 
     /// How long the peer may wait before it acknowledges what it received, at most. A time that the peer
-    /// refuses becomes the nearest one that it takes. Default `None`: what the peer announced, 25 ms with most.
+    /// refuses becomes the nearest one that it takes: 0 is the shortest that it offers, more than 2^14 ms counts as that.
+    /// Default `None`: what the peer announced, 25 ms with most.
     pub fn max_ack_delay(&mut self, delay: Option<Duration>) -> &mut Self {
-        self.max_ack_delay = delay;
+        self.max_ack_delay = delay.map(|delay| delay.min(Duration::from_millis(1 << 14)));
         self
     }
 

@@ -42,14 +42,14 @@ pub struct CarefulResumeConfig {
 }
 
 impl CarefulResumeConfig {
-    /// How long what is remembered of a path may be used. Default one hour; more than a day counts as a day.
+    /// How long what is remembered of a path may be used. Default one hour; 0 is not at all, more than a day counts as a day.
     /// RFC 9959 section 4.3.1: minutes where paths change, hours where they are stable.
     pub fn lifetime(&mut self, lifetime: Duration) -> &mut Self {
         self.lifetime = lifetime.min(DAY);
         self
     }
 
-    /// The largest window that a path may jump to, bytes: max_jump. Default 4 MiB.
+    /// The largest window that a path may jump to, bytes: max_jump. Default 4 MiB; with 0, no path jumps.
     pub fn max_jump(&mut self, bytes: u64) -> &mut Self {
         self.max_jump = bytes.min(MAX_WINDOW);
         self

@@ -9,6 +9,16 @@ use crate::Version;
 use crate::token::{SharedTokenStore, TokenStore};
 
 /// Settings of an outgoing connection: TLS and transport.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mpquic_proto::{ClientConfig, TransportConfig};
+///
+/// let roots = rustls::RootCertStore::empty(); // the certificate authorities that you trust
+/// let mut config = ClientConfig::with_root_certificates(roots)?;
+/// config.transport(Arc::new(TransportConfig::default()));
+/// # Ok::<(), mpquic_proto::ConfigError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     pub(crate) tls: Arc<rustls::ClientConfig>,
@@ -137,13 +147,13 @@ impl ClientConfig {
     /// How long the handshake may take, over all addresses together. Then the attempt ends: with
     /// [`ConnectionError::Unreachable`](crate::ConnectionError::Unreachable), which lists each pair of addresses and why
     /// it failed, or with [`ConnectionError::TimedOut`](crate::ConnectionError::TimedOut) if there was only one. Default
-    /// 10 s, as servers have it ([`ServerConfig::handshake_timeout`](crate::ServerConfig::handshake_timeout)); more than a
-    /// day counts as a day.
+    /// 10 s, as servers have it ([`ServerConfig::handshake_timeout`](crate::ServerConfig::handshake_timeout)). Zero is no limit
+    /// but the idle timeout; less than 10 ms counts as 10 ms, more than a day as a day.
     ///
     /// The idle timeout ([`TransportConfig::max_idle_timeout`]) ends an attempt, too, if nothing is heard for so long. It
     /// alone is no bound: each packet of the server puts it off, and each address of the server has its own.
     pub fn handshake_timeout(&mut self, timeout: Duration) -> &mut Self {
-        self.handshake_timeout = timeout.min(super::DAY);
+        self.handshake_timeout = super::handshake_time(timeout);
         self
     }
 }

@@ -92,10 +92,11 @@ impl EndpointConfig {
     /// What a clock showed at `now`: the time since the Unix epoch. Tokens carry the time at which they were
     /// issued. Only endpoints with clocks that agree within a minute can accept each other's tokens.
     ///
-    /// Without it, the endpoint counts from the first instant that it sees, which is enough for its own tokens.
+    /// Without it, the endpoint counts from the first instant that it sees, which is enough for its own tokens. What comes
+    /// after the year 9999 counts as its end.
     /// [`Endpoint::set_clock`](crate::Endpoint::set_clock) corrects it later.
     pub const fn clock(&mut self, now: Instant, since_epoch: Duration) -> &mut Self {
-        self.clock = Some((now, since_epoch));
+        self.clock = Some((now, super::time_of_day(since_epoch)));
         self
     }
 
@@ -153,7 +154,8 @@ impl EndpointConfig {
     /// How late this host's timers commonly go off (RFC 9000 section 18.2, max_ack_delay). An acknowledgement that waits is
     /// timed to go out so much earlier, so that it leaves within the delay that the peer was told. The peer's probe timeout of
     /// a short path has no more than a millisecond to spare. Default 0, for a host whose timers are exact, such as a simulated
-    /// one. The crate `mpquic` has 2 ms for those of tokio, which count in milliseconds.
+    /// one. The crate `mpquic` has 2 ms for those of tokio, which count in milliseconds. More than half of the delay that the
+    /// peer was told counts as half of it.
     pub const fn alarm_delay(&mut self, delay: Duration) -> &mut Self {
         self.alarm_delay = delay;
         self
@@ -161,10 +163,14 @@ impl EndpointConfig {
 
     /// Full packets with stream data are made so long that what is encrypted is a multiple of so many bytes: they are up to one
     /// byte less than that shorter than the path would take. Ciphers take whole blocks in one pass, and a rest by itself: with a
-    /// rest, AES-GCM takes a tenth longer for a packet of 1,452 bytes. Default 1, which is every length; 0 becomes 1. The crate
-    /// `mpquic` has 16, the block of AES and of Poly1305.
+    /// rest, AES-GCM takes a tenth longer for a packet of 1,452 bytes. Default 1, which is every length; 0 becomes 1, and more
+    /// than 256 becomes 256. The crate `mpquic` has 16, the block of AES and of Poly1305.
     pub const fn cipher_block(&mut self, bytes: u16) -> &mut Self {
-        self.cipher_block = if bytes == 0 { 1 } else { bytes };
+        self.cipher_block = match bytes {
+            0 => 1,
+            1..256 => bytes,
+            _ => 256,
+        };
         self
     }
 
@@ -197,7 +203,7 @@ impl EndpointConfig {
 impl EndpointConfig {
     /// How many bytes of written data may be unacknowledged, over all connections, beside the
     /// [`GUARANTEED_MEMORY`](crate::limits::GUARANTEED_MEMORY) bytes that each may always have. Default
-    /// 256 MiB, [`DEFAULT_SEND_MEMORY`](crate::limits::DEFAULT_SEND_MEMORY).
+    /// 256 MiB, [`DEFAULT_SEND_MEMORY`](crate::limits::DEFAULT_SEND_MEMORY); 0 is nothing beside those.
     ///
     /// No connection may have more of it than it leaves for all others: one alone half of it, and less the
     /// more others have. A write beyond that takes less, or waits, as one beyond
@@ -209,7 +215,7 @@ impl EndpointConfig {
 
     /// How many bytes of memory received data that was not read may take, over all connections, beside the
     /// [`GUARANTEED_MEMORY`](crate::limits::GUARANTEED_MEMORY) bytes that each may always have. Default
-    /// 256 MiB, [`DEFAULT_RECEIVE_MEMORY`](crate::limits::DEFAULT_RECEIVE_MEMORY).
+    /// 256 MiB, [`DEFAULT_RECEIVE_MEMORY`](crate::limits::DEFAULT_RECEIVE_MEMORY); 0 is nothing beside those.
     ///
     /// No connection may have more of it than it leaves for all others: one alone half of it, and less the
     /// more others have. A packet with data beyond that is dropped before it is acknowledged, as if it had been lost on the

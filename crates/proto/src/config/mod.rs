@@ -29,6 +29,34 @@ use thiserror::Error;
 /// The longest time that a setting may have: sums of such times with a point in time overflow nowhere.
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// The shortest interval of keep-alives. No NAT forgets sooner, nor does a radio fall asleep, and 20 datagrams per second are few.
+pub(crate) const MIN_KEEP_ALIVE: Duration = Duration::from_millis(50);
+
+/// The smallest window, bytes. With 0, data would wait for ever; with a few bytes, it would crawl at a few bytes per round trip.
+pub(crate) const MIN_WINDOW: u64 = 512;
+
+/// The shortest time for a handshake: that of networks within a room.
+const MIN_HANDSHAKE: Duration = Duration::from_millis(10);
+
+/// The time for a handshake: zero is no limit, which is a day here.
+pub(crate) fn handshake_time(timeout: Duration) -> Duration {
+    match timeout {
+        Duration::ZERO => DAY,
+        timeout => timeout.clamp(MIN_HANDSHAKE, DAY),
+    }
+}
+
+/// A point in time that a computer's clock can show: before the year 10,000, in which sums with the times of settings
+/// overflow nowhere.
+pub(crate) const fn time_of_day(since_epoch: Duration) -> Duration {
+    const END: u64 = 253_402_300_799;
+    if since_epoch.as_secs() < END {
+        since_epoch
+    } else {
+        Duration::from_secs(END)
+    }
+}
+
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -56,6 +84,6 @@ pub enum ConfigError {
         shard: u16,
     },
     /// rustls refused the certificates, the key or the roots.
-    #[error("rustls refused the TLS configuration: {0}")]
+    #[error("rustls refused the TLS configuration: {}", crate::Escaped::new(.0))]
     Tls(String),
 }

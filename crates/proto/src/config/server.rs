@@ -16,6 +16,17 @@ use crate::token::Lifetimes;
 use crate::transport_parameters::PreferredAddress;
 
 /// Settings of incoming connections: TLS, transport, and how many may wait.
+///
+/// ```
+/// use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+/// use mpquic_proto::ServerConfig;
+///
+/// # fn run() -> Result<ServerConfig, Box<dyn std::error::Error>> {
+/// let chain = CertificateDer::pem_file_iter("chain.pem")?.collect::<Result<_, _>>()?;
+/// let mut config = ServerConfig::with_single_cert(chain, PrivateKeyDer::from_pem_file("key.pem")?)?;
+/// config.max_half_open(1000);
+/// # Ok(config) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     pub(crate) tls: Arc<rustls::ServerConfig>,
@@ -23,6 +34,8 @@ pub struct ServerConfig {
     pub(crate) max_incoming: usize,
     pub(crate) max_half_open: usize,
     pub(crate) half_open_memory: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) max_connections_per_prefix: usize,
     pub(crate) handshake_timeout: Duration,
     pub(crate) retry_above: usize,
     pub(crate) max_retries_waiting: usize,
@@ -31,6 +44,10 @@ pub struct ServerConfig {
     pub(crate) migration: bool,
     pub(crate) preferred_ipv4: Option<SocketAddrV4>,
     pub(crate) preferred_ipv6: Option<SocketAddrV6>,
+}
+
+const fn no_limit_if_zero(count: usize) -> usize {
+    if count == 0 { usize::MAX } else { count }
 }
 
 impl ServerConfig {
@@ -83,6 +100,8 @@ impl ServerConfig {
             max_incoming: limits::MAX_INCOMING,
             max_half_open: limits::MAX_HALF_OPEN,
             half_open_memory: limits::MAX_HALF_OPEN_BYTES,
+            max_connections: usize::MAX,
+            max_connections_per_prefix: usize::MAX,
             handshake_timeout: Duration::from_secs(10),
             retry_above: limits::RETRY_ABOVE,
             max_retries_waiting: limits::MAX_RETRIES_WAITING,
@@ -122,14 +141,14 @@ impl ServerConfig {
     }
 
     /// How many connections may wait to be accepted. Initial packets beyond that are dropped.
-    /// Default [`limits::MAX_INCOMING`].
+    /// Default [`limits::MAX_INCOMING`]; with 0, nobody can connect.
     pub const fn max_incoming(&mut self, count: usize) -> &mut Self {
         self.max_incoming = count;
         self
     }
 
     /// How many connections may be half open: those that wait to be accepted, and those whose handshake
-    /// is not complete. Initial packets beyond that are dropped. Default [`limits::MAX_HALF_OPEN`].
+    /// is not complete. Initial packets beyond that are dropped. Default [`limits::MAX_HALF_OPEN`]; with 0, nobody can connect.
     ///
     /// Anybody can make one half-open connection with one datagram from an address that is not theirs.
     pub const fn max_half_open(&mut self, count: usize) -> &mut Self {
@@ -138,18 +157,49 @@ impl ServerConfig {
     }
 
     /// How many bytes all half-open connections may hold together. Initial packets beyond that are
-    /// dropped. Default [`limits::MAX_HALF_OPEN_BYTES`]; each takes about [`limits::HALF_OPEN_COST`].
+    /// dropped. Default [`limits::MAX_HALF_OPEN_BYTES`]; each takes about [`limits::HALF_OPEN_COST`]. With less than one takes,
+    /// nobody can connect.
     pub const fn half_open_memory(&mut self, bytes: usize) -> &mut Self {
         self.half_open_memory = bytes;
         self
     }
 
+    /// How many connections may be complete at a time, over all shards of an endpoint: those that are half open
+    /// ([`max_half_open`](Self::max_half_open)) come on top. A client beyond that is refused (CONNECTION_REFUSED, RFC 9000
+    /// section 5.2.2), and nothing is kept of it. Default, and with 0: no limit.
+    ///
+    /// Connections that are open already stay, whatever is set here later. How many were refused is in
+    /// [`Endpoint::connection_count`](crate::Endpoint::connection_count).
+    ///
+    /// Each connection of a client that asks for much and reads nothing holds up to
+    /// [`TransportConfig::send_window`](crate::TransportConfig::send_window) bytes and some 250 KiB at the default settings,
+    /// for as long as it stays; see also [`TransportConfig::min_peer_rate`](crate::TransportConfig::min_peer_rate).
+    ///
+    /// ```
+    /// # fn configure(config: &mut mpquic_proto::ServerConfig) {
+    /// config.max_connections(10_000).max_connections_per_prefix(200);
+    /// # }
+    /// ```
+    pub const fn max_connections(&mut self, count: usize) -> &mut Self {
+        self.max_connections = no_limit_if_zero(count);
+        self
+    }
+
+    /// The same for the clients of one network: 24 bits of an IPv4 address, 56 of an IPv6 address. Whoever has one address of
+    /// it may have the others; behind it may also be many clients, as of a mobile carrier. A connection counts for the network
+    /// where it began, wherever it moves and whatever paths it opens. Default, and with 0: no limit.
+    pub const fn max_connections_per_prefix(&mut self, count: usize) -> &mut Self {
+        self.max_connections_per_prefix = no_limit_if_zero(count);
+        self
+    }
+
     /// How long a client may wait to be accepted, and how long its handshake may take from there. Then it
-    /// is forgotten without an answer. Default 10 s; more than a day counts as a day.
+    /// is forgotten without an answer. Default 10 s. Zero is no limit but the idle timeout; less than 10 ms counts as 10 ms, more
+    /// than a day as a day.
     ///
     /// Without this deadline, one small packet per idle timeout keeps a half-open connection alive.
     pub fn handshake_timeout(&mut self, timeout: Duration) -> &mut Self {
-        self.handshake_timeout = timeout.min(super::DAY);
+        self.handshake_timeout = super::handshake_time(timeout);
         self
     }
 
@@ -171,17 +221,18 @@ impl ServerConfig {
     /// How many clients may wait for their Retry packet ([`retry_above`](Self::retry_above)), where a driver first reads
     /// what its sockets hold ([`Endpoint::queue_clients`](crate::Endpoint::queue_clients)). Who has waited longest is
     /// dropped for the newest, and asks again by itself. Default [`limits::MAX_RETRIES_WAITING`]; each takes less
-    /// than 450 bytes.
+    /// than 450 bytes. 0 counts as 1: without any, nobody could connect under load.
     pub const fn max_retries_waiting(&mut self, count: usize) -> &mut Self {
-        self.max_retries_waiting = count;
+        self.max_retries_waiting = if count == 0 { 1 } else { count };
         self
     }
 
     /// How long after a Retry packet its token is accepted. Default 15 s. It covers a round trip and a few
     /// repetitions; a longer time gives more of it to whoever has got hold of a token of another client at the
-    /// same address (RFC 9000 section 8.1.4).
-    pub const fn retry_token_lifetime(&mut self, lifetime: Duration) -> &mut Self {
-        self.retry_token_lifetime = lifetime;
+    /// same address (RFC 9000 section 8.1.4). Less than a second counts as a second: a client whose token is too old when it
+    /// comes back could not connect.
+    pub fn retry_token_lifetime(&mut self, lifetime: Duration) -> &mut Self {
+        self.retry_token_lifetime = lifetime.clamp(Duration::from_secs(1), super::DAY);
         self
     }
 

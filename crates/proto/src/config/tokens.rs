@@ -19,15 +19,17 @@ pub struct ValidationTokenConfig {
 }
 
 impl ValidationTokenConfig {
-    /// How long a token counts after it was issued. Default one day. Tokens that are sealed with a key that was
+    /// How long a token counts after it was issued. Default one day; with 0, none counts, and more than a year counts as a
+    /// year. Tokens that are sealed with a key that was
     /// replaced twice do not count whatever their age
     /// ([`Endpoint::rotate_token_key`](crate::Endpoint::rotate_token_key)).
-    pub const fn lifetime(&mut self, lifetime: Duration) -> &mut Self {
-        self.lifetime = lifetime;
+    pub fn lifetime(&mut self, lifetime: Duration) -> &mut Self {
+        self.lifetime = lifetime.min(365 * super::DAY);
         self
     }
 
-    /// How many tokens a client gets when its handshake is complete. Default 2; 0 gives out none at all. With
+    /// How many tokens a client gets when its handshake is complete. Default 2; 0 gives out none at all, and more than
+    /// [`limits::MAX_NEW_TOKENS`](crate::limits::MAX_NEW_TOKENS) are not given out. With
     /// multipath, a client also gets one when a further address of its is validated; it counts for all addresses
     /// that were validated until then (RFC 10069).
     pub const fn sent(&mut self, count: u32) -> &mut Self {

@@ -4,13 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_sched_core::{Arrival, PathMemory, SchedulerFactory, Side};
+use mpquic_sched_core::{Arrival, IntoSchedulerFactory, PathMemory, SchedulerFactory, Side};
 
-use super::{AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, PathStart};
+use super::{
+    AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, MIN_KEEP_ALIVE, MIN_WINDOW,
+    PathStart,
+};
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
 use crate::{FourTuple, Observer, ObserverFactory, limits};
 
 /// Settings of the transport, for clients and servers.
+///
+/// No value makes a connection hang, panic or flood the network. Zero turns off what can be off; where it makes no sense, there
+/// is a least value, which a smaller one becomes; what is too large becomes the largest. Each setting says which it is, and the
+/// guide has a table of all (`docs/guide/settings.md`). A setting that returns a `Result` refuses.
 ///
 /// ```
 /// use std::time::Duration;
@@ -62,14 +69,14 @@ pub struct TransportConfig {
 type PathInitialWindow = dyn Fn(&FourTuple) -> Option<InitialWindow> + Send + Sync;
 
 impl TransportConfig {
-    /// How many bidirectional streams the peer may have open at a time. Default 128.
+    /// How many bidirectional streams the peer may have open at a time. Default 128; 0 is none, the most is 2^60.
     #[doc(alias = "max_concurrent_bi_streams")]
     pub fn max_concurrent_bidi_streams(&mut self, count: u64) -> &mut Self {
         self.max_concurrent_bidi_streams = count.min(1 << 60);
         self
     }
 
-    /// How many unidirectional streams the peer may have open at a time. Default 128.
+    /// How many unidirectional streams the peer may have open at a time. Default 128; 0 is none, the most is 2^60.
     pub fn max_concurrent_uni_streams(&mut self, count: u64) -> &mut Self {
         self.max_concurrent_uni_streams = count.min(1 << 60);
         self
@@ -86,29 +93,38 @@ impl TransportConfig {
         self
     }
 
-    /// Sends a PING on each path that has been silent for this long. Default `None`: never. More than a
-    /// day counts as a day.
+    /// Sends a PING on each path that has been silent for this long. Default `None`: never, and so is zero. Less than 50 ms
+    /// counts as 50 ms: no NAT forgets sooner. More than a day counts as a day.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mpquic_proto::TransportConfig;
+    ///
+    /// let mut config = TransportConfig::default();
+    /// config.keep_alive_interval(Some(Duration::from_secs(10)));
+    /// ```
     pub fn keep_alive_interval(&mut self, interval: Option<Duration>) -> &mut Self {
-        self.keep_alive_interval = interval.map(|interval| interval.min(DAY));
+        let interval = interval.filter(|interval| !interval.is_zero());
+        self.keep_alive_interval = interval.map(|interval| interval.clamp(MIN_KEEP_ALIVE, DAY));
         self
     }
 
     /// How many bytes the peer may send on one stream before the application reads them. The
     /// window starts smaller and grows up to this, see [`window_auto_tuning`](Self::window_auto_tuning).
-    /// Default 16 MiB.
+    /// Default 16 MiB; less than 512 bytes counts as 512, since with none the peer would wait for ever.
     pub fn stream_receive_window(&mut self, bytes: u64) -> &mut Self {
-        self.stream_receive_window = bytes;
+        self.stream_receive_window = bytes.max(MIN_WINDOW);
         self
     }
 
     /// How many bytes the peer may send on all streams together before the application reads them.
     /// The window starts smaller and grows up to this.
-    /// Default 24 MiB.
+    /// Default 24 MiB; less than 512 bytes counts as 512.
     ///
     /// Data counts on whichever stream it waits. An application that reads one stream to its end before it touches the
     /// next may wait for ever, if the others have used all of this up.
     pub fn receive_window(&mut self, bytes: u64) -> &mut Self {
-        self.receive_window = bytes;
+        self.receive_window = bytes.max(MIN_WINDOW);
         self
     }
 
@@ -120,12 +136,13 @@ impl TransportConfig {
         self
     }
 
-    /// How many written bytes may be unacknowledged, over all streams. Default 16 MiB. As long as the paths
+    /// How many written bytes may be unacknowledged, over all streams. Default 16 MiB; less than 512 bytes counts as 512, since
+    /// with none a writer would wait for ever. As long as the paths
     /// carry little, it is less: what they could carry in four times their longest round trip, at least
     /// 512 KiB; see [`window_auto_tuning`](Self::window_auto_tuning). The endpoint has a limit over all its
     /// connections, too: [`EndpointConfig::send_memory`](crate::EndpointConfig::send_memory).
     pub fn send_window(&mut self, bytes: u64) -> &mut Self {
-        self.send_window = bytes;
+        self.send_window = bytes.max(MIN_WINDOW);
         self
     }
 
@@ -135,8 +152,8 @@ impl TransportConfig {
     /// reads slowly or the network carries little. Stops: readers that hold memory for hours with a byte
     /// now and then.
     ///
-    /// Off by default, and with 0 bytes or a period of less than a millisecond. A period of more than a day
-    /// counts as a day.
+    /// Off by default, and with 0 bytes or a period of 0. A period of less than 100 ms counts as 100 ms, one of more than a day
+    /// as a day.
     ///
     /// ```
     /// use std::time::Duration;
@@ -146,20 +163,22 @@ impl TransportConfig {
     /// config.min_peer_rate(1000, Duration::from_secs(30));
     /// ```
     pub fn min_peer_rate(&mut self, bytes_per_second: u64, period: Duration) -> &mut Self {
-        let on = bytes_per_second > 0 && period.as_millis() > 0;
-        self.min_rate = on.then_some((bytes_per_second, period.min(DAY)));
+        let on = bytes_per_second > 0 && !period.is_zero();
+        let period = period.clamp(Duration::from_millis(100), DAY);
+        self.min_rate = on.then_some((bytes_per_second, period));
         self
     }
 
-    /// How many bytes of received datagrams are kept for the application. `None` turns datagrams off
-    /// (RFC 9221 section 3). Default 1 MiB.
+    /// How many bytes of received datagrams are kept for the application. `None` or 0 turns datagrams off: the peer is told that
+    /// none are taken (RFC 9221 section 3). Default 1 MiB.
     #[doc(alias = "datagram_receive_buffer_size")]
     pub fn datagram_receive_buffer(&mut self, bytes: Option<usize>) -> &mut Self {
-        self.datagram_receive_buffer = bytes;
+        self.datagram_receive_buffer = bytes.filter(|bytes| *bytes > 0);
         self
     }
 
-    /// How many bytes of datagrams may wait to be sent. Default 1 MiB.
+    /// How many bytes of datagrams may wait to be sent. Default 1 MiB; 0 turns sending off, with an error for who tries. One
+    /// alone is taken whatever its size.
     #[doc(alias = "datagram_send_buffer_size")]
     pub fn datagram_send_buffer(&mut self, bytes: usize) -> &mut Self {
         self.datagram_send_buffer = bytes;
@@ -201,9 +220,10 @@ impl TransportConfig {
         self
     }
 
-    /// The RTT assumed before the first sample (RFC 9002 section 6.2.2). Default 333 ms; more than a day counts as a day.
+    /// The RTT assumed before the first sample (RFC 9002 section 6.2.2). Default 333 ms. Less than 1 ms counts as 1 ms, the
+    /// granularity of timers there; more than a day counts as a day.
     pub fn initial_rtt(&mut self, rtt: Duration) -> &mut Self {
-        self.initial_rtt = rtt.min(DAY);
+        self.initial_rtt = rtt.clamp(Duration::from_millis(1), DAY);
         self
     }
 
@@ -358,18 +378,19 @@ impl TransportConfig {
         self
     }
 
-    /// The packet scheduler. Each connection gets its own, from a registry's `factory` or from a closure.
-    /// Default [`Arrival`].
+    /// The packet scheduler. Each connection gets its own, from a registry's `factory`, or from a function or closure that
+    /// returns one, in a box or not. Default [`Arrival`].
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;
     /// use mpquic_proto::sched::MinRtt;
     ///
     /// let mut config = TransportConfig::default();
-    /// config.scheduler(|| Box::new(MinRtt::default()));
+    /// config.scheduler(MinRtt::default);
+    /// config.scheduler(|| Box::new(MinRtt::default())); // the same
     /// ```
-    pub fn scheduler(&mut self, factory: impl Into<SchedulerFactory>) -> &mut Self {
-        self.scheduler = factory.into();
+    pub fn scheduler<Kind>(&mut self, factory: impl IntoSchedulerFactory<Kind>) -> &mut Self {
+        self.scheduler = factory.into_factory();
         self
     }
 

@@ -104,13 +104,23 @@ impl FromStr for CongestionControl {
 /// No congestion controller has this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "unknown congestion controller {name:?}, expected one of {}",
-    known_names()
+    "unknown congestion controller {name:?}, expected one of {}{}",
+    known_names(),
+    hint(name)
 )]
 #[non_exhaustive]
 pub struct UnknownCongestionControl {
     /// What was asked for.
     pub name: String,
+}
+
+/// Whether it looks like a part of a name, or another version: `bbr`, `bbrv2`, `Reno`.
+fn hint(name: &str) -> String {
+    let asked = name.to_ascii_lowercase();
+    let asked = asked.trim_end_matches(|c: char| c.is_ascii_digit() || c == 'v');
+    let like = |control: &&CongestionControl| !asked.is_empty() && control.name().contains(asked);
+    let found = CongestionControl::ALL.iter().find(like);
+    found.map_or_else(String::new, |control| format!(": did you mean {control}?"))
 }
 
 fn known_names() -> String {

@@ -100,6 +100,14 @@ fn names_are_parsed_and_unknown_ones_listed() {
             "unknown congestion controller \"Cubic\", expected one of newreno, cubic, "
         )
     );
+    for (asked, meant) in [("bbr", "bbr3"), ("BBRv2", "bbr3"), ("reno", "newreno")] {
+        let said = asked.parse::<CongestionControl>().unwrap_err().to_string();
+        assert!(said.contains(&format!("did you mean {meant}?")), "{said}");
+    }
+    for asked in ["", "vegas", "2"] {
+        let said = asked.parse::<CongestionControl>().unwrap_err().to_string();
+        assert!(!said.contains("did you mean"), "{said}");
+    }
     for name in ["lia", "olia", "balia"] {
         assert!(said.contains(name), "{said}");
     }

@@ -7,6 +7,7 @@ use mpquic_sched_core::{Dir, PathSet, PathStatus, StreamHints, StreamId, VarInt}
 use rustls::pki_types::CertificateDer;
 
 use super::{CloseFrame, Connection};
+use crate::config::MIN_WINDOW;
 use crate::datagram::Route;
 use crate::path::Path;
 use crate::{
@@ -121,13 +122,13 @@ impl Connection {
     /// ([`TransportConfig::receive_window`](crate::TransportConfig::receive_window)). Credit that the peer has stays its
     /// own (RFC 9000 section 4.1).
     pub fn set_receive_window(&mut self, bytes: u64) {
-        self.streams.set_receive_window(bytes);
+        self.streams.set_receive_window(bytes.max(MIN_WINDOW));
     }
 
     /// Changes how many bytes may be written and not acknowledged, over all streams
     /// ([`TransportConfig::send_window`](crate::TransportConfig::send_window)).
     pub fn set_send_window(&mut self, bytes: u64) {
-        self.streams.set_send_window(bytes);
+        self.streams.set_send_window(bytes.max(MIN_WINDOW));
     }
 
     /// What the connection may be expected to carry: by what it carried lately.

@@ -96,6 +96,50 @@ impl Connection {
             self.lost_reason = Some(reason.clone());
             self.events.push_back(Event::ConnectionLost { reason });
         }
+        if self.side.is_client() && !self.handshake.is_complete() {
+            self.end_quietly(now);
+        }
+    }
+
+    /// The peer is told, if it is there. If it was never heard of, it asks for no repetition.
+    pub(crate) fn leave_unheard(&mut self, now: Instant) {
+        let unheard = self.side.is_client() && !self.received_any;
+        if unheard && self.close_due.is_empty() && self.state.is_closing() {
+            self.end_quietly(now);
+        }
+    }
+
+    /// The connection is over before three PTOs have passed, which are three seconds without a sample of the RTT. Its endpoint
+    /// drops what still comes for it.
+    //= specs/rfc9000.txt#section-10.2
+    //# Endpoints that have some alternative means to ensure that late-arriving packets do not induce
+    //# a response, such as those that are able to close the UDP socket, MAY end these states earlier
+    //# to allow for faster resource recovery.
+    fn end_quietly(&mut self, now: Instant) {
+        let cid = self.handshake_scid;
+        // A connection with an ID of length zero has the endpoint to itself, and its next one has the same ID.
+        if !cid.is_empty() {
+            self.endpoint_events
+                .push_back(EndpointEvent::RetireCidQuietly(cid, now));
+        }
+        self.end(now, None);
+    }
+
+    /// The program has failed at its work for this connection, as by a panic of a scheduler: it cannot go on. Closes with
+    /// INTERNAL_ERROR and this reason, and calls nothing of the application's any more. Returns the error.
+    pub fn abort(&mut self, now: Instant, reason: &str) -> TransportError {
+        self.schedule.abandon();
+        self.race = None;
+        // It may be what has failed.
+        std::mem::forget(self.observer.take());
+        let error = TransportError::internal(reason.to_owned());
+        self.fail(now, error.clone());
+        error
+    }
+
+    /// What the connection's scheduler is called ([`Scheduler::name`](mpquic_sched_core::Scheduler::name)).
+    pub fn scheduler_name(&self) -> &'static str {
+        self.schedule.name()
     }
 
     /// Over at once: idle timeout, or the closing period has passed.
@@ -114,6 +158,7 @@ impl Connection {
 
     /// Nothing more is sent or decrypted: what was kept for that goes. What was received can still be read.
     fn release_memory(&mut self) {
+        self.counted = None;
         self.handshake.undecryptable.clear();
         self.streams.on_closed();
         for path in self.paths.iter_mut() {

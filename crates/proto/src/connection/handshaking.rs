@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{PathUpdateKind, Side};
+use mpquic_sched_core::{PathUpdateKind, Side, TransportErrorCode};
 
 use super::{Connection, Event};
 use crate::config::PathStart;
@@ -51,6 +51,20 @@ impl Connection {
                 return Err(TransportError::crypto(
                     109,
                     "the peer sent no transport parameters",
+                ));
+            }
+            if self
+                .counted
+                .as_mut()
+                .is_some_and(|counted| !counted.enter())
+            {
+                //= specs/rfc9000.txt#section-5.2.2
+                //# If a server refuses to accept a new connection, it SHOULD send an Initial packet
+                //# containing a CONNECTION_CLOSE frame with error code CONNECTION_REFUSED.
+                // Others were faster, while the handshake was under way.
+                return Err(TransportError::new(
+                    TransportErrorCode::CONNECTION_REFUSED,
+                    "too many connections",
                 ));
             }
             self.state.establish();

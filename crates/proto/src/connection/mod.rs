@@ -36,7 +36,7 @@ pub(crate) use timers::REST;
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
-use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, EndpointEvent};
+use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, Counted, EndpointEvent};
 use crate::forecast::ReceiveRate;
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
@@ -106,6 +106,8 @@ pub struct Connection {
     pub(crate) new_tokens: Option<Box<NewTokens>>,
     /// On servers: where the client received in the connection before, by its token.
     known_addresses: Addresses,
+    /// On servers: its place among the complete connections.
+    pub(crate) counted: Option<Box<Counted>>,
     pub(crate) spaces: HandshakeSpaces,
     pub(crate) paths: Paths,
     /// There if both sides speak RFC 10069.
@@ -375,6 +377,7 @@ impl Connection {
             kept_tokens: None,
             new_tokens: None,
             known_addresses: Addresses::new(),
+            counted: None,
             spaces,
             paths,
             path_limits: None,
@@ -418,6 +421,11 @@ impl Connection {
             endpoint_config: endpoint.clone(),
             config,
         }
+    }
+
+    /// It counts among the connections of its server once it is complete.
+    pub(crate) fn count(&mut self, counted: Counted) {
+        self.counted = Some(Box::new(counted));
     }
 
     /// What it holds counts for this memory from now on.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::Side;
 
 use super::Connection;
+use crate::config::MIN_KEEP_ALIVE;
 use crate::path::{Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
 use crate::recovery::{RttEstimator, earlier, later, pto_duration, pto_time};
 use crate::space::{SentFrame, SpaceId};
@@ -184,7 +185,9 @@ impl Connection {
         //# periodically send a STREAM_DATA_BLOCKED or DATA_BLOCKED frame when it has no
         //# ack-eliciting packets in flight.
         // Not by servers: the idle timeout is what ends a client that reads nothing of what is kept for it.
-        let limited = idle_timeout.filter(|_| waits).map(|timeout| timeout / 3);
+        let limited = idle_timeout
+            .filter(|_| waits)
+            .map(|timeout| (timeout / 3).max(MIN_KEEP_ALIVE));
         let keep_alive = [self.config.keep_alive_interval, limited];
         TimerFacts {
             max_ack_delay: self.peer_max_ack_delay(),

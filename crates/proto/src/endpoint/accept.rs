@@ -8,7 +8,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::half_open::Share;
-use super::{AcceptError, ConnectionEvent, Endpoint, EndpointEvent, Incoming, answer_to};
+use super::{
+    AcceptError, Census, ConnectionEvent, Counted, Endpoint, EndpointEvent, Incoming, answer_to,
+};
 use crate::cid::ResetKey;
 use crate::memory::Memory;
 use crate::token::AddressTokens;
@@ -26,6 +28,7 @@ pub struct AcceptJob {
     reset_key: Arc<ResetKey>,
     tokens: Arc<AddressTokens>,
     memory: Arc<Memory>,
+    census: Arc<Census>,
     rng: StdRng,
 }
 
@@ -140,6 +143,7 @@ impl Endpoint {
             reset_key: Arc::clone(&self.reset_key),
             tokens: Arc::clone(&self.tokens),
             memory: Arc::clone(&self.memory),
+            census: Arc::clone(&self.census),
             rng: StdRng::from_rng(&mut self.rng),
         })
     }
@@ -206,6 +210,7 @@ impl AcceptJob {
             reset_key,
             tokens,
             memory,
+            census,
             rng,
         } = self;
         //= specs/rfc9000.txt#section-7.2
@@ -217,6 +222,8 @@ impl AcceptJob {
         let result = match connection {
             Ok(mut connection) => {
                 connection.share(&memory);
+                let remote = incoming.network_path.remote;
+                connection.count(Counted::new(&census, &server, remote));
                 connection.handle_event(ConnectionEvent::single(
                     now,
                     incoming.network_path,

@@ -61,6 +61,16 @@ impl Endpoint {
         };
         let (dcid, scid) = (ConnectionId::new(first.dcid), ConnectionId::new(first.scid));
         let network_path = first.network_path;
+        if self.census.is_full(&server, network_path.remote) {
+            self.census.on_refused();
+            if !self.refusal_rate.take(now) {
+                return None;
+            }
+            // Nothing is kept: the client may come again when there is room.
+            let code = TransportErrorCode::CONNECTION_REFUSED;
+            let transmit = self.write_refusal(first, &dcid, &scid, code, buf)?;
+            return Some(DatagramEvent::Response(transmit));
+        }
         let Some(proof) = self.prove(first, &datagram[token], &dcid, &server) else {
             //= specs/rfc9000.txt#section-8.1.2
             //# Instead, the server SHOULD immediately close (Section 10.2) the connection with an
@@ -75,10 +85,9 @@ impl Endpoint {
             if !refusal::is_genuine(datagram, first.version, &dcid) {
                 return None;
             }
-            let own = self.generator.generate(&mut self.rng);
             let code = TransportErrorCode::INVALID_TOKEN;
-            let size = refusal::write(buf, first.version, &dcid, &scid, &own, code).ok()?;
-            return Some(DatagramEvent::Response(answer_to(network_path, size)));
+            let transmit = self.write_refusal(first, &dcid, &scid, code, buf)?;
+            return Some(DatagramEvent::Response(transmit));
         };
         if !proof.is_valid() && self.half_open().connections >= server.retry_above {
             // Whoever sends from addresses of others fills no more places than these.
@@ -130,6 +139,20 @@ impl Endpoint {
             }
             None => Some(DatagramEvent::NewConnection(incoming)),
         }
+    }
+
+    /// Writes an Initial packet with CONNECTION_CLOSE that answers a first packet.
+    fn write_refusal(
+        &mut self,
+        first: &FirstPacket<'_>,
+        dcid: &ConnectionId,
+        scid: &ConnectionId,
+        code: TransportErrorCode,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let own = self.generator.generate(&mut self.rng);
+        let size = refusal::write(buf, first.version, dcid, scid, &own, code).ok()?;
+        Some(answer_to(first.network_path, size))
     }
 
     /// Whether one more may wait, whose first datagram has so many bytes; without this one, if there is one.

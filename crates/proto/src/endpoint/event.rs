@@ -8,7 +8,7 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint};
 use thiserror::Error;
 
 use super::Incoming;
-use crate::{ConfigError, ConnectionError, ConnectionHandle, FourTuple, Transmit};
+use crate::{ConfigError, ConnectionError, ConnectionHandle, Escaped, FourTuple, Transmit};
 
 /// What a caller of [`Endpoint::handle`](crate::Endpoint::handle) must do with a datagram.
 #[derive(Debug)]
@@ -135,13 +135,13 @@ pub enum ConnectError {
     #[error("no address to connect to")]
     NoAddress,
     /// The server name is neither a DNS name nor an IP address.
-    #[error("invalid server name {0:?}, expected a DNS name or an IP address")]
+    #[error("invalid server name \"{}\", expected a DNS name or an IP address", Escaped::new(.0))]
     InvalidServerName(String),
     /// The remote address has port 0 or an unspecified IP.
     #[error("invalid remote address {0}, expected a specified IP and a port other than 0")]
     InvalidRemoteAddress(SocketAddr),
     /// rustls refused to start a handshake.
-    #[error("TLS: {0}")]
+    #[error("TLS: {}", Escaped::new(.0))]
     Tls(String),
     /// The configuration is invalid.
     #[error("{0}")]

@@ -2,37 +2,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use mpquic_sched_core::ConnectionId;
 
+use super::network::Network;
 use super::{Endpoint, Incoming};
 use crate::packet::Version;
 use crate::{FourTuple, Transmit};
-
-/// Who may come from one place: whoever has one address of it can have the others. Prefixes of 24 bits with IPv4, as they
-/// are routed; of 56 bits with IPv6, as sites get them (RFC 6177).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Network {
-    V4([u8; 3]),
-    V6([u8; 7]),
-}
-
-impl Network {
-    fn of(remote: SocketAddr) -> Self {
-        match remote.ip().to_canonical() {
-            IpAddr::V4(ip) => {
-                let [a, b, c, _] = ip.octets();
-                Self::V4([a, b, c])
-            }
-            IpAddr::V6(ip) => {
-                let [a, b, c, d, e, f, g, ..] = ip.octets();
-                Self::V6([a, b, c, d, e, f, g])
-            }
-        }
-    }
-}
 
 /// When a network's turn comes: one that has had none since it waits before others, the one with the newest client first;
 /// then the one whose last turn was longest ago.

@@ -6,6 +6,7 @@ mod accept_tests;
 mod admission;
 #[cfg(test)]
 mod admission_tests;
+mod census;
 mod closed;
 mod early;
 mod event;
@@ -14,6 +15,7 @@ mod incoming;
 mod late;
 mod line;
 mod negotiation;
+mod network;
 mod refusal;
 mod remains;
 mod reset;
@@ -24,6 +26,8 @@ mod shards;
 mod tests;
 
 pub use accept::{AcceptJob, AcceptOutcome, Accepted};
+pub use census::ConnectionCount;
+pub(crate) use census::{Census, Counted};
 pub use event::{
     AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent, RetryError,
 };
@@ -78,6 +82,8 @@ pub struct Endpoint {
     reset_rate: AnswerRate,
     tokens: Arc<AddressTokens>,
     invalid_token_rate: AnswerRate,
+    refusal_rate: AnswerRate,
+    census: Arc<Census>,
     routes: Routes,
     waiting: Waiting,
     /// Of those that wait, for a driver that takes them one by one.
@@ -92,6 +98,8 @@ pub struct Endpoint {
     /// For data of all connections.
     memory: Arc<Memory>,
     connections: Slab<Known>,
+    /// When so many are left, their table shrinks.
+    shrink_at: usize,
 }
 
 // By hand: keys and the generator's state must not end up in logs.
@@ -132,6 +140,8 @@ impl Endpoint {
                 config.clock,
             )),
             invalid_token_rate: AnswerRate::new(),
+            refusal_rate: AnswerRate::new(),
+            census: config.shard.as_ref().map(Shard::census).unwrap_or_default(),
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
             line: None,
@@ -142,6 +152,7 @@ impl Endpoint {
             half_open: HalfOpen::default(),
             memory: Arc::new(Memory::new(config.send_memory, config.receive_memory)),
             connections: Slab::new(),
+            shrink_at: 0,
             rng,
             config,
         }
@@ -547,6 +558,7 @@ impl Endpoint {
             }
             EndpointEvent::Drained => {
                 let known = self.connections.remove(handle.0);
+                self.shrink();
                 if let Some(share) = known.half_open {
                     self.half_open.remove(&share);
                 }
@@ -680,10 +692,15 @@ impl Endpoint {
         if let Some(share) = &half_open {
             self.half_open.add(share);
         }
-        ConnectionHandle(self.connections.insert(Known {
+        let before = self.connections.capacity();
+        let handle = self.connections.insert(Known {
             half_open,
             ..Known::default()
-        }))
+        });
+        if self.connections.capacity() > before {
+            self.shrink_at = self.connections.capacity() / 16;
+        }
+        ConnectionHandle(handle)
     }
 
     fn take_events(&mut self, handle: ConnectionHandle, connection: &mut Connection) {

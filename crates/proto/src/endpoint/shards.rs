@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use super::Census;
 use super::routes::ResetTokens;
 use crate::cid::{ResetToken, Steering};
 use crate::{ConfigError, EndpointConfig, limits};
@@ -23,6 +24,7 @@ struct Common {
     /// Of the peers of all shards. A stateless reset has no connection ID by which it could find its shard. Only datagrams
     /// that belong to no connection of the shard that they lead to are looked up.
     tokens: RwLock<ResetTokens<u16>>,
+    census: Arc<Census>,
 }
 
 impl fmt::Debug for Shard {
@@ -32,6 +34,11 @@ impl fmt::Debug for Shard {
 }
 
 impl Shard {
+    /// The count of the connections of all shards.
+    pub(super) fn census(&self) -> Arc<Census> {
+        Arc::clone(&self.common.census)
+    }
+
     /// Whose this datagram is, if it is another's.
     #[inline]
     pub(super) fn other(&self, datagram: &[u8]) -> Option<u16> {
@@ -70,7 +77,8 @@ impl EndpointConfig {
     ///
     /// All have the same keys. Each gets a seed of its own and an equal part of
     /// [`send_memory`](Self::send_memory) and [`receive_memory`](Self::receive_memory). Limits of a
-    /// [`ServerConfig`](crate::ServerConfig) hold for each shard by itself.
+    /// [`ServerConfig`](crate::ServerConfig) hold for each shard by itself, but for those on complete connections
+    /// ([`ServerConfig::max_connections`](crate::ServerConfig::max_connections)), which hold for all together.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -106,6 +114,7 @@ impl EndpointConfig {
         let common = Arc::new(Common {
             steering: Arc::clone(&steering),
             tokens: RwLock::new(ResetTokens::new(&mut rng)),
+            census: Arc::default(),
         });
         self.token_key.get_or_insert(self.seed);
         self.reset_key.get_or_insert(self.seed);

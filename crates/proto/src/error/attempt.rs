@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
-use super::ConnectionError;
+use super::{ConnectionError, Escaped};
 use crate::FourTuple;
 
 /// A pair of addresses between which no connection could be begun, and the reason.
@@ -34,7 +34,7 @@ pub enum AttemptError {
     #[error("not tried within the time for the handshake")]
     NotTried,
     /// The system refused to send: in its words.
-    #[error("not sent: {0}")]
+    #[error("not sent: {}", Escaped::new(.0))]
     NotSent(String),
     /// The server ended the attempt, or we did because of what it sent.
     #[error("{0}")]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use mpquic_sched_core::{TransportErrorCode, VarInt};
 use thiserror::Error;
 
-use super::{FailedAttempt, PathError, TransportError};
+use super::{Escaped, FailedAttempt, PathError, TransportError};
 
 /// CONNECTION_CLOSE of the transport, as received (RFC 9000 section 19.19, type 0x1c).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,8 @@ pub struct ConnectionClose {
     pub error_code: TransportErrorCode,
     /// The frame type that triggered it; 0 for none.
     pub frame_type: u64,
-    /// A text for people. It may not be UTF-8.
+    /// A text for people, as the peer wrote it: it may not be UTF-8, and may have line breaks and the sequences that terminals
+    /// obey. [`Escaped`](crate::Escaped) shows it, as the `Display` of [`ConnectionError`] does.
     pub reason: Bytes,
 }
 
@@ -22,7 +23,8 @@ pub struct ConnectionClose {
 pub struct ApplicationClose {
     /// The application's code.
     pub error_code: VarInt,
-    /// A text for people. It may not be UTF-8.
+    /// A text for people, as the peer wrote it: it may not be UTF-8, and may have line breaks and the sequences that terminals
+    /// obey. [`Escaped`](crate::Escaped) shows it, as the `Display` of [`ConnectionError`] does.
     pub reason: Bytes,
 }
 
@@ -38,10 +40,10 @@ pub enum ConnectionError {
     #[error("{0}")]
     TransportError(#[from] TransportError),
     /// The peer's transport closed the connection.
-    #[error("closed by the peer's transport: {} ({})", .0.error_code, String::from_utf8_lossy(&.0.reason))]
+    #[error("closed by the peer's transport: {} ({})", .0.error_code, Escaped::new(&.0.reason))]
     ConnectionClosed(ConnectionClose),
     /// The peer's application closed the connection.
-    #[error("closed by the peer's application: code {} ({})", .0.error_code, String::from_utf8_lossy(&.0.reason))]
+    #[error("closed by the peer's application: code {} ({})", .0.error_code, Escaped::new(&.0.reason))]
     ApplicationClosed(ApplicationClose),
     /// The peer has lost the connection's state (stateless reset, RFC 9000 section 10.3).
     #[error("reset by the peer")]
@@ -77,4 +79,65 @@ pub enum ConnectionError {
     /// This side closed the connection.
     #[error("closed locally")]
     LocallyClosed,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AttemptError, ConfigError, ConnectError, FourTuple};
+
+    /// A terminal's escape sequence, line breaks, a control of C1, an override of the direction, a separator, half a character.
+    const HOSTILE: &[u8] = b"x\r\n203.0.113.9: sent secret\x1b[2J\x07\xc2\x9b2J\xe2\x80\xaetxt\xe2\x80\xa8\xe2\x81\xa6\xff";
+    const SHOWN: &str =
+        r"x\r\n203.0.113.9: sent secret\u{1b}[2J\u{7}\u{9b}2J\u{202e}txt\u{2028}\u{2066}";
+
+    #[test]
+    fn what_a_peer_wrote_is_shown_on_one_line_and_obeyed_by_no_terminal() {
+        let reason = Bytes::from_static(HOSTILE);
+        let text = || String::from_utf8_lossy(HOSTILE).into_owned();
+        let closed = ConnectionError::ConnectionClosed(ConnectionClose {
+            error_code: TransportErrorCode::NO_ERROR,
+            frame_type: 0,
+            reason: reason.clone(),
+        });
+        let application = ConnectionError::ApplicationClosed(ApplicationClose {
+            error_code: VarInt::from_u32(1),
+            reason,
+        });
+        let tls = ConnectionError::TransportError(TransportError::crypto(48, text()));
+        let attempt = |reason| FailedAttempt {
+            network_path: FourTuple {
+                local: "192.0.2.1:1".parse().unwrap(),
+                remote: "192.0.2.2:2".parse().unwrap(),
+            },
+            reason,
+        };
+        let attempts = [
+            attempt(AttemptError::NotSent(text())),
+            attempt(AttemptError::Ended(Box::new(application.clone()))),
+        ];
+        let unreachable = ConnectionError::Unreachable(attempts.to_vec().into());
+        let errors: [&dyn std::error::Error; 8] = [
+            &closed,
+            &application,
+            &tls,
+            &attempts[0],
+            &attempts[1],
+            &unreachable,
+            &ConnectError::InvalidServerName(text()),
+            &ConfigError::Tls(text()),
+        ];
+        for error in errors {
+            let shown = error.to_string();
+            assert!(shown.contains(SHOWN), "{shown}");
+            for text in [shown, format!("{error:?}")] {
+                let misleads = |c: char| {
+                    c.is_control()
+                        || ('\u{2028}'..='\u{202e}').contains(&c)
+                        || ('\u{2066}'..='\u{2069}').contains(&c)
+                };
+                assert!(!text.contains(misleads), "{text:?}");
+            }
+        }
+    }
 }

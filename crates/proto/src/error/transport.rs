@@ -5,6 +5,8 @@ use std::fmt;
 
 use mpquic_sched_core::TransportErrorCode as Code;
 
+use super::Escaped;
+
 /// A connection error of the transport: what goes into CONNECTION_CLOSE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportError {
@@ -107,7 +109,8 @@ impl fmt::Display for TransportError {
             write!(f, " in frame {frame:#x}")?;
         }
         if !self.reason.is_empty() {
-            write!(f, ": {}", self.reason)?;
+            // rustls quotes what the peer's certificate says.
+            write!(f, ": {}", Escaped::new(self.reason.as_ref()))?;
         }
         Ok(())
     }

@@ -73,6 +73,10 @@ pub(crate) struct Schedule {
     /// Since when it waits although a path could send and nothing is in flight.
     idle_wait_since: Option<Instant>,
     override_now: bool,
+    /// When it was last woken at its own wish.
+    woken: Option<Instant>,
+    /// What it did that no scheduler may do.
+    fault: Option<String>,
     /// Paths that had nothing of what the scheduler asked for: their views say that they cannot
     /// send, until these are brought up to date.
     exhausted: PathSet,
@@ -118,6 +122,8 @@ impl Schedule {
             wait_until: None,
             idle_wait_since: None,
             override_now: false,
+            woken: None,
+            fault: None,
             exhausted: PathSet::EMPTY,
             copying: false,
             waits: 0,
@@ -334,16 +340,33 @@ impl Schedule {
                     }
                     return Some(planned);
                 }
-                // The contract: a bug in the scheduler, loud in debug builds, a wait in release.
-                debug_assert!(
-                    false,
-                    "the scheduler chose path slot {path}, which cannot send"
-                );
-                self.wait_until = None;
+                self.blame(path);
+                return None;
             }
             Decision::Wait { until } => self.wait_until = until.filter(|until| *until > now),
         }
         self.wait(now, nothing_in_flight)
+    }
+
+    /// The scheduler has broken its contract.
+    #[cold]
+    #[inline(never)]
+    fn blame(&mut self, path: PathIndex) {
+        let what = match self.view(path).filter(|_| path.get() < self.used) {
+            None => "does not exist",
+            Some(view) if !view.open => "is not open",
+            Some(_) => "has no room",
+        };
+        let name = self.scheduler.name();
+        self.fault = Some(format!(
+            "the scheduler {name} chose the path in slot {path}, which {what}"
+        ));
+        self.wait_until = None;
+    }
+
+    /// What the scheduler did that no scheduler may do: the connection cannot go on with it.
+    pub(crate) fn take_fault(&mut self) -> Option<String> {
+        self.fault.take()
     }
 
     /// What was decided for this batch when the one before was full, if its path can send still.
@@ -544,7 +567,7 @@ impl Schedule {
 
     /// When to ask again although nothing happened: a pacer lets a path send, or a wait has lasted long enough.
     pub(crate) fn next_timeout(&self, pto: impl FnOnce() -> Duration) -> Option<Instant> {
-        let mut next = earlier(self.wait_until, self.scheduler.next_wakeup());
+        let mut next = earlier(self.wait_until, self.next_wakeup());
         if let Some(since) = self.idle_wait_since {
             next = earlier(next, Some(since + pto()));
         }
@@ -569,7 +592,8 @@ impl Schedule {
             self.override_now = true;
             self.idle_wait_since = None;
         }
-        if self.scheduler.next_wakeup().is_some_and(|at| at <= now) {
+        if self.next_wakeup().is_some_and(|at| at <= now) {
+            self.woken = Some(now);
             let cx = Context::new(
                 now,
                 Self::visible(&self.views, self.used),
@@ -579,6 +603,14 @@ impl Schedule {
             .with_streams(&self.streams);
             self.scheduler.on_wakeup(&cx);
         }
+    }
+
+    /// When the scheduler wants to be woken. What it was woken for already is no reason to ask without end.
+    fn next_wakeup(&self) -> Option<Instant> {
+        let wanted = self.scheduler.next_wakeup()?;
+        self.woken
+            .is_none_or(|woken| wanted > woken)
+            .then_some(wanted)
     }
 
     /// Times that the scheduler answered "wait".
@@ -625,6 +657,23 @@ impl Schedule {
         }
     }
 
+    /// The same, and the scheduler, which has panicked, perhaps, is not called again, not even to be dropped.
+    pub(crate) fn abandon(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            std::mem::forget(std::mem::replace(
+                &mut self.scheduler,
+                Box::new(MinRtt::default()),
+            ));
+            self.planned = None;
+            self.wait_until = None;
+        }
+    }
+
+    /// What the scheduler is called.
+    pub(crate) fn name(&self) -> &'static str {
+        self.scheduler.name()
+    }
+
     /// Another scheduler takes the place of this one. What was decided and not carried out is decided anew.
     pub(crate) fn replace(&mut self, now: Instant, scheduler: Box<dyn Scheduler>) {
         self.scheduler = scheduler;
@@ -632,6 +681,7 @@ impl Schedule {
         self.wait_until = None;
         self.idle_wait_since = None;
         self.override_now = false;
+        self.woken = None;
         self.copying = false;
         self.wait_clock.stop(now);
     }

@@ -109,7 +109,7 @@ impl AddressTokens {
     }
 
     pub(crate) fn set_clock(&self, now: Instant, since_epoch: Duration) {
-        self.lock().clock = Some((now, since_epoch));
+        self.lock().clock = Some((now, crate::config::time_of_day(since_epoch)));
     }
 
     /// A panic elsewhere is no reason to panic here: every change is a single assignment.

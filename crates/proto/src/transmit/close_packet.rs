@@ -30,9 +30,11 @@ impl Connection {
                 if self.paths.open_count() == 1 {
                     self.last_close = buf[start..].into();
                 }
+                self.leave_unheard(now);
                 return Some(transmit);
             }
         }
+        self.leave_unheard(now);
         None
     }
 

@@ -81,6 +81,10 @@ impl Connection {
             if let Some(transmit) = self.transmit_scheduled(now, max_datagrams.max(1), buf) {
                 return Some(transmit);
             }
+            if !self.state.is_alive() {
+                // For a fault of the scheduler's.
+                return self.transmit_close(now, buf);
+            }
         }
         // Nothing has left since, so that no path has anything that it did not have.
         if !left {

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use super::batch::Sizes;
 use super::packet::PacketSpec;
+use crate::TransportError;
 use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
@@ -148,7 +149,18 @@ impl Connection {
             .schedule
             .next(now, &|| idle && nothing_in_flight(paths));
         self.note_answer(now);
+        if planned.is_none() {
+            self.heed_fault(now);
+        }
         planned
+    }
+
+    /// The scheduler may have broken its contract: then the connection is over, and both sides learn why.
+    fn heed_fault(&mut self, now: Instant) {
+        if let Some(fault) = self.schedule.take_fault() {
+            tracing::error!("{fault}");
+            self.fail(now, TransportError::internal(fault));
+        }
     }
 
     /// Builds the batches of all paths until nothing more may be sent, that of the first path in `buf`, and hands out the
@@ -252,6 +264,9 @@ impl Connection {
             .schedule
             .instead(now, planned, &|| idle && nothing_in_flight(paths));
         self.note_answer(now);
+        if instead.is_none() {
+            self.heed_fault(now);
+        }
         instead
     }
 

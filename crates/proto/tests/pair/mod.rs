@@ -52,6 +52,8 @@ pub(crate) struct Pair {
     pub(crate) nat: Vec<(SocketAddr, SocketAddr)>,
     /// Whether the server has clients prove their address first.
     pub(crate) retry: bool,
+    /// Whether the server may fail to accept a client, which is a fault of the test otherwise.
+    pub(crate) may_refuse: bool,
     /// What both sides say of their links, if they are asked: IP packets of so many bytes.
     pub(crate) link_mtu: Option<u32>,
     pub(crate) client_config: ClientConfig,
@@ -205,6 +207,7 @@ impl Pair {
             app: Box::new(|_, _, _| ()),
             nat: Vec::new(),
             retry: false,
+            may_refuse: false,
             link_mtu: None,
             client_config: client_config.clone(),
             buf: Vec::new(),
@@ -349,10 +352,16 @@ impl Pair {
                 Some(DatagramEvent::NewConnection(incoming)) => {
                     let accepted = side
                         .endpoint
-                        .accept(incoming, self.now, &mut self.buf, None)
-                        .map_err(|error| error.cause)
-                        .unwrap();
-                    side.connection = Some(accepted);
+                        .accept(incoming, self.now, &mut self.buf, None);
+                    match accepted {
+                        Ok(accepted) => side.connection = Some(accepted),
+                        Err(error) if self.may_refuse => {
+                            if let Some(answer) = error.response {
+                                self.answer(&answer);
+                            }
+                        }
+                        Err(error) => panic!("not accepted: {}", error.cause),
+                    }
                 }
                 Some(DatagramEvent::Response(answer)) => self.answer(&answer),
                 _ => {}

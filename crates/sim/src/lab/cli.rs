@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use mpquic_proto::{CongestionControl, Escaped};
 use mpquic_sched::{Registry, RegistryError};
 
 use super::arena::{self, command::Arguments as ArenaArguments};
@@ -24,6 +25,7 @@ use super::runner::{self, Options};
 use super::shard::{Shard, Share};
 use super::store::{Results, Store};
 use super::summary::Board;
+use super::terminal::Terminal;
 use super::{
     Pattern, adaptation, help, listing, markdown, orders, output, qlogs, renamed, report, scaffold,
     starts, sweep, time, timelines, trace,
@@ -154,9 +156,13 @@ struct RunArguments {
     /// The schedulers of --network, separated by commas.
     #[arg(long, requires = "network", value_delimiter = ',')]
     scheduler: Vec<String>,
-    /// The congestion controls of --network, separated by commas [default: olia].
+    /// The congestion controls of --network, separated by commas [default: that of the library].
     #[arg(long, requires = "network", value_delimiter = ',')]
     congestion: Vec<String>,
+    /// How connections start over --network: as the library's do, or as in the papers, on one path, without copies of
+    /// the last bytes, the others once the handshake is `confirmed` or `complete`.
+    #[arg(long, requires = "network", default_value = "library", value_parser = ["library", "confirmed", "complete"])]
+    start: String,
     /// The number of seeds; replaces the number in the file.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     seeds: Option<u64>,
@@ -255,6 +261,7 @@ pub fn main_with(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> u8 {
+    let (out, err) = (&mut Terminal(out), &mut Terminal(err));
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -317,15 +324,17 @@ fn run(
             Experiment::load_with(&file, schedulers).map_err(Failure::usage)?
         }
         (None, Some(network)) => {
-            let olia = ["olia".to_owned()];
+            let shipped = [CongestionControl::default().to_string()];
             let congestion = match &*arguments.congestion {
-                [] => &olia,
+                [] => &shipped,
                 given => given,
             };
             let workload = arguments.workload.as_deref().unwrap_or_default();
-            let names = &arguments.scheduler;
-            Experiment::of_one_network_with(network, workload, names, congestion, schedulers)
-                .map_err(Failure::usage)?
+            let (names, start) = (&arguments.scheduler, &*arguments.start);
+            Experiment::of_one_network_starting(
+                network, workload, names, congestion, start, schedulers,
+            )
+            .map_err(Failure::usage)?
         }
         (None, None) => return Err(Failure::usage("expected an experiment file or --network")),
     };
@@ -523,26 +532,23 @@ pub(super) fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
 
 fn print_findings(board: &Board<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let heading = board.heading;
-    writeln!(out, "{}", heading.title)?;
+    writeln!(out, "{}", Escaped::new(&heading.title))?;
     if !heading.source.is_empty() {
-        writeln!(out, "Source: {}", heading.source)?;
+        writeln!(out, "Source: {}", Escaped::new(&heading.source))?;
     }
     if !heading.expect.is_empty() {
-        writeln!(out, "Expected: {}", heading.expect)?;
+        writeln!(out, "Expected: {}", Escaped::new(&heading.expect))?;
     }
     writeln!(out, "\n{}", output::summary_table(board))?;
     for checked in check_claims(board) {
-        writeln!(out, "\"{}\" ({})", checked.claim.text, checked.claim.source)?;
-        writeln!(out, "  {}", checked.sentence())?;
+        let (text, source) = (&checked.claim.text, &checked.claim.source);
+        writeln!(out, "\"{}\" ({})", Escaped::new(text), Escaped::new(source))?;
+        writeln!(out, "  {}", Escaped::new(&checked.sentence()))?;
         if (2..=12).contains(&checked.cases.len()) {
             for case in &checked.cases {
                 let sentence = case.comparison.sentence();
-                writeln!(
-                    out,
-                    "  - {}: {}: {sentence}",
-                    case.group,
-                    case.outcome.words()
-                )?;
+                let line = format!("{}: {}: {sentence}", case.group, case.outcome.words());
+                writeln!(out, "  - {}", Escaped::new(&line))?;
             }
         }
     }
@@ -559,9 +565,14 @@ pub(super) fn failures(board: &Board<'_>) -> Result<(), Failure> {
     let Some((cell, seed, error)) = failed.first() else {
         return Ok(());
     };
+    let (cell, error) = (cell.to_string(), Escaped::new(error));
     Err(Failure::Run(format!(
-        "{} runs failed, the first: {cell}, seed {seed}: {error}",
-        failed.len()
+        "{} failed, the first: {}, seed {seed}: {error}",
+        match failed.len() {
+            1 => "1 run".to_owned(),
+            runs => format!("{runs} runs"),
+        },
+        Escaped::new(&cell)
     )))
 }
 
@@ -629,12 +640,8 @@ fn compare(
                 (&second, &cell_b, &name_b),
                 &metric,
             );
-            writeln!(
-                out,
-                "{}: {}",
-                group.title(first.heading),
-                comparison.sentence()
-            )?;
+            let line = format!("{}: {}", group.title(first.heading), comparison.sentence());
+            writeln!(out, "{}", Escaped::new(&line))?;
             compared += 1;
         }
     }
@@ -701,7 +708,8 @@ fn spent(
             }
             continue;
         }
-        writeln!(out, "{}\n{}", results.heading.title, time::text(&board))?;
+        let title = Escaped::new(&results.heading.title);
+        writeln!(out, "{title}\n{}", time::text(&board))?;
         for table in [starts::text(&board), orders::text(&board)] {
             if !table.is_empty() {
                 writeln!(out, "{table}")?;
@@ -736,7 +744,7 @@ fn adapt(
     }
     let text = adaptation::text(&rows, markdown);
     if !markdown {
-        writeln!(out, "{}", results.heading.title)?;
+        writeln!(out, "{}", Escaped::new(&results.heading.title))?;
     }
     write!(out, "{text}")?;
     Ok(())

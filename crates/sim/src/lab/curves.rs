@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use mpquic_proto::Escaped;
 
 use super::cli::Failure;
 use super::pattern::Pattern;
@@ -77,9 +78,9 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Fail
         )));
     }
     for panel in &panels {
-        writeln!(out, "{}", panel.title)?;
+        writeln!(out, "{}", Escaped::new(&panel.title))?;
         for (scheduler, points) in &panel.lines {
-            writeln!(out, "  {scheduler}")?;
+            writeln!(out, "  {}", Escaped::new(scheduler))?;
             for [at, mean, low, high] in points {
                 let [mean, low, high] = [mean, low, high].map(|value| significant(*value, 4));
                 writeln!(out, "    {at:>6.0}  {mean} ({low} to {high})")?;

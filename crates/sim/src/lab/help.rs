@@ -29,7 +29,9 @@ Examples:
   mpquic-lab run experiments/quick.toml --json | jq .median
       print one JSON object per combination instead of tables
   mpquic-lab run --network '50Mbit 20ms 0% | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler ecf
-      run one network; each path is RATE DELAY [LOSS] [jitter=8%] [queue=100]
+      run one network as the library starts there; each path is RATE DELAY [LOSS] [jitter=8%] [queue=100]
+  mpquic-lab run --network '50Mbit 20ms | 2Mbit 100ms' --workload file:2MB --scheduler ecf --start confirmed --congestion olia
+      the same with the start of the papers, which is that of experiment files, too
 
 Exit status:
   0  success
@@ -129,7 +131,10 @@ Exit status:
 pub(super) const NEW_SCHEDULER: &str = "\
 Examples:
   mpquic-lab new-scheduler mine
-      write the crate `mine`: a documented scheduler with tests, the lab with it, and an arena
+      write the crate `mine`: a documented scheduler with tests, the lab with it, and an arena; it builds against the
+      checkout of mpquic around this folder, or the one that this program was built from
+  mpquic-lab new-scheduler mine --checkout ~/mpquic
+      the same against another checkout
   cd mine && cargo run --release -- arena arena.toml
       put it on the leaderboard: target/lab/arena/arena.html
   cd mine && cargo run --release -- run --network '50Mbit 20ms | 2Mbit 100ms 1.5%' --workload file:2MB --scheduler mine,ecf
@@ -138,7 +143,7 @@ Examples:
 Exit status:
   0  success
   1  a file could not be written
-  2  the name cannot be one, or the folder exists";
+  2  the name cannot be one, the folder exists, or there is no checkout to build against";
 
 pub(super) const TIME: &str = "\
 Examples:

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, BufWriter, Lines, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -12,6 +12,7 @@ use super::record::{Heading, Record};
 use super::shard::{Shard, Share};
 use super::store::{FILE, ReadError, Results, results_file};
 use super::{sweep, timelines};
+use crate::file;
 
 /// Why results could not be put together.
 #[derive(Debug, Error)]
@@ -137,7 +138,7 @@ struct Part {
     share: Share,
     /// How many runs it has.
     found: usize,
-    lines: Lines<BufReader<File>>,
+    lines: file::Pieces,
 }
 
 /// Puts the results of all shards, given their folders, into a folder: the results, the tables, the time lines and the
@@ -311,8 +312,8 @@ impl Part {
             path: path.clone(),
             source,
         };
-        let mut lines = BufReader::new(File::open(&path).map_err(io)?).lines();
-        let all = BufReader::new(File::open(&path).map_err(io)?).lines();
+        let mut lines = file::lines(&path, file::RESULTS).map_err(io)?;
+        let all = file::lines(&path, file::RESULTS).map_err(io)?;
         let first = lines.next().transpose().map_err(io)?.unwrap_or_default();
         let heading: Heading = match serde_json::from_str::<Heading>(&first) {
             Ok(heading) if heading.format == FORMAT => heading,

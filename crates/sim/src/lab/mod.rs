@@ -40,6 +40,7 @@ pub mod statistics;
 pub mod store;
 mod summary;
 mod sweep;
+mod terminal;
 mod text;
 mod time;
 mod timelines;

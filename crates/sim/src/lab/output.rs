@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
+use mpquic_proto::Escaped;
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 
 use super::compare::{Comparison, Finding};
@@ -102,10 +103,10 @@ fn group_table(board: &Board<'_>, group: &Group<'_>, summaries: &[Summary]) -> S
     let lines: Vec<_> = rows.iter().map(|row| line(row)).collect();
     format!(
         "{}: {}, {}, {}, {}\n{}",
-        group.network.name,
-        group.network.description,
-        group.workload.name,
-        group.congestion,
+        Escaped::new(&group.network.name),
+        Escaped::new(&group.network.description),
+        Escaped::new(&group.workload.name),
+        Escaped::new(group.congestion),
         with_unit(metric),
         table(&heads, &lines)
     )

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
 use super::plan::{FORMAT, Plan};
 use super::record::{Heading, Record};
+use crate::file;
 
 /// The name of the results file in its folder.
 pub const FILE: &str = "results.jsonl";
@@ -68,22 +69,23 @@ impl Results {
             path: path.clone(),
             source,
         };
-        let text = fs::read_to_string(&path).map_err(io)?;
         let fault = |line: usize, fault: String| ReadError::Line {
             path: path.clone(),
             line,
             fault,
         };
-        let mut lines = text.lines().enumerate();
-        let first = lines.next().map_or("", |line| line.1);
-        let heading: Heading = serde_json::from_str(first)
+        let mut lines = file::lines(&path, file::RESULTS).map_err(io)?;
+        let first = lines.next().transpose().map_err(io)?.unwrap_or_default();
+        let heading: Heading = serde_json::from_str(&first)
             .map_err(|error| fault(1, format!("not a results file of this version: {error}")))?;
-        let mut records = Vec::new();
-        for (number, line) in lines {
-            match serde_json::from_str(line) {
+        let (mut records, mut number) = (Vec::new(), 1);
+        while let Some(line) = lines.next() {
+            number += 1;
+            match serde_json::from_str(&line.map_err(io)?) {
                 Ok(record) => records.push(record),
-                Err(_) if !text.ends_with('\n') && number + 1 == text.lines().count() => {}
-                Err(error) => return Err(fault(number + 1, error.to_string())),
+                // Only the last line may have no end.
+                Err(_) if !lines.is_separated() => {}
+                Err(error) => return Err(fault(number, error.to_string())),
             }
         }
         Ok(Self { heading, records })
@@ -213,7 +215,7 @@ impl Store {
 
 /// The lines of a results file with their records, if the same program wrote them.
 fn old_lines(path: &Path, heading: &Heading) -> io::Result<Option<Vec<(Record, String)>>> {
-    let mut lines = BufReader::new(File::open(path)?).lines();
+    let mut lines = file::lines(path, file::RESULTS)?;
     let first = lines.next().transpose()?.unwrap_or_default();
     let old = serde_json::from_str::<Heading>(&first).ok();
     let Some(old) = old.filter(|old| old.build == heading.build && old.format == FORMAT) else {

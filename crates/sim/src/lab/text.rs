@@ -1,5 +1,9 @@
 //! Formats numbers and tables as text.
 
+use std::borrow::Cow;
+
+use mpquic_proto::Escaped;
+
 /// A number with this many significant digits, without trailing zeros.
 pub(crate) fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 {
@@ -18,6 +22,14 @@ pub(crate) fn significant(value: f64, digits: i32) -> String {
     }
 }
 
+/// The beginning of a text that may be of any length.
+pub(crate) fn shortened(text: &str, characters: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
 /// A column's alignment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -25,8 +37,18 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Rows under their heads. Each column is as wide as its widest cell.
+/// Rows under their heads, a line each. Each column is as wide as its widest cell.
 pub(crate) fn table(heads: &[(&str, Align)], rows: &[Vec<String>]) -> String {
+    // Cells have texts of files.
+    let safe = |text: &str| Escaped::new(text).to_string();
+    let heads: Vec<_> = heads
+        .iter()
+        .map(|(head, align)| (safe(head), *align))
+        .collect();
+    let rows: Vec<Vec<_>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| safe(cell)).collect())
+        .collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
@@ -43,8 +65,8 @@ pub(crate) fn table(heads: &[(&str, Align)], rows: &[Vec<String>]) -> String {
             .collect();
         format!("{}\n", padded.join("  ").trim_end())
     };
-    let mut text = line(&mut heads.iter().map(|head| head.0));
-    for row in rows {
+    let mut text = line(&mut heads.iter().map(|head| &*head.0));
+    for row in &rows {
         text += &line(&mut row.iter().map(String::as_str));
     }
     text

@@ -13,6 +13,7 @@ use super::record::Record;
 use super::scenario;
 use super::store::Results;
 use crate::Timeline;
+use crate::file;
 
 /// The name of the file in the folder.
 const FILE: &str = "timelines.jsonl";
@@ -101,13 +102,14 @@ pub(crate) fn merge<'a>(
 ) -> io::Result<()> {
     let mut lines = Vec::new();
     for folder in folders {
-        let text = match fs::read_to_string(folder.join(FILE)) {
-            Ok(text) => text,
+        let found = match file::lines(&folder.join(FILE), file::RESULTS) {
+            Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };
-        for line in text.lines() {
-            let run: RunTimeline = serde_json::from_str(line)?;
+        for line in found {
+            let line = line?;
+            let run: RunTimeline = serde_json::from_str(&line)?;
             let place = cells.iter().position(|cell| *cell == run.cell);
             lines.push((place, format!("{line}\n")));
         }
@@ -123,10 +125,9 @@ pub(crate) fn merge<'a>(
 ///
 /// If the file cannot be read, or a line is not a time line.
 pub(crate) fn read(folder: &Path) -> io::Result<Vec<RunTimeline>> {
-    match fs::read_to_string(folder.join(FILE)) {
-        Ok(text) => text
-            .lines()
-            .map(|line| serde_json::from_str(line).map_err(io::Error::other))
+    match file::lines(&folder.join(FILE), file::RESULTS) {
+        Ok(lines) => lines
+            .map(|line| serde_json::from_str(&line?).map_err(io::Error::other))
             .collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),

@@ -1,8 +1,6 @@
 //! Mahimahi packet-delivery traces: the file format, and when a packet is delivered.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,6 +9,8 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
+
+use crate::file;
 
 /// The bytes of one delivery opportunity.
 pub(super) const OPPORTUNITY: u64 = 1500;
@@ -62,7 +62,7 @@ pub enum TraceError {
     Read {
         /// The file.
         path: String,
-        /// The system's error message.
+        /// What is wrong with the file, or the system's error message.
         message: String,
     },
     /// A line is not a number of milliseconds.
@@ -102,6 +102,17 @@ pub enum TraceError {
     /// There is no line, or only the time 0. A round would take no time.
     #[error("a trace needs a time above 0 ms on its last line")]
     NoTime,
+}
+
+impl TraceError {
+    /// The error with the file that it is in.
+    #[cfg(feature = "lab")]
+    pub(crate) fn in_file(&self, path: &Path) -> String {
+        match self {
+            Self::Read { .. } => self.to_string(),
+            other => format!("trace file {}: {other}", path.display()),
+        }
+    }
 }
 
 /// Reads the times one after the other.
@@ -156,15 +167,14 @@ impl MahimahiTrace {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is not a trace.
+    /// If the file cannot be read, is no regular file, has more than 1 GB, or is not a trace.
     pub fn read(path: &Path) -> Result<Self, TraceError> {
         let failed = |error: std::io::Error| TraceError::Read {
             path: path.display().to_string(),
             message: error.to_string(),
         };
-        let file = File::open(path).map_err(failed)?;
         let mut reader = Reader::default();
-        for line in BufReader::new(file).lines() {
+        for line in file::lines(path, file::TRACE).map_err(failed)? {
             let millis = millis(&line.map_err(failed)?, reader.lines + 1)?;
             reader.push(millis)?;
         }

@@ -103,7 +103,7 @@ async fn connect_one(endpoint: Endpoint, server: SocketAddr) -> Result<Connectio
     let connection = connecting.await?;
     connection.handshake_confirmed().await?;
     for local in &locals[1..] {
-        connection.open_path(*local, server).await?;
+        connection.open_path_from(*local, server).await?;
     }
     Ok(connection)
 }

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mpquic_proto::Escaped;
 
 use super::Arena;
 use crate::lab::cli::{Failure, carry_out, failures, no_match};
@@ -100,7 +101,8 @@ pub(crate) fn run(
     } else if arguments.markdown {
         write!(out, "{}", super::markdown(&arena))?;
     } else {
-        writeln!(out, "{}\n{}", results.heading.title, super::text(&arena))?;
+        let title = Escaped::new(&results.heading.title);
+        writeln!(out, "{title}\n{}", super::text(&arena))?;
     }
     if let Some(folder) = folder {
         std::fs::create_dir_all(&folder)?;

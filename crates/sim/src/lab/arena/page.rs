@@ -54,6 +54,16 @@ pub(crate) fn page(arena: &Arena, heading: &Heading, svg: &str) -> String {
     page + "</body>\n</html>\n"
 }
 
+/// A text with what stands between back-ticks set as code.
+fn with_code(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let parts = parts.map(|(number, part)| match number % 2 {
+        1 => format!("<code>{}</code>", escape(part)),
+        _ => escape(part),
+    });
+    parts.collect()
+}
+
 fn table(section: &Section) -> String {
     let last = section.heads.len() - section.words;
     let class = |at: usize| match at == 0 || at >= last {
@@ -69,7 +79,7 @@ fn table(section: &Section) -> String {
     format!(
         "<h2>{}</h2>\n<p class=\"soft\">{}</p>\n<div class=\"wide\"><table>\n{}{rows}</table></div>\n",
         escape(section.title),
-        escape(&section.note),
+        with_code(&section.note),
         row(&section.heads, "th"),
     )
 }

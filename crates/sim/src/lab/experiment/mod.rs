@@ -17,6 +17,7 @@ use thiserror::Error;
 
 pub use reader::FileError;
 
+use crate::file;
 use crate::lab::network::{NetworkSpec, Parameter};
 use crate::lab::{Schedulers, oracle};
 use crate::workload::Workload;
@@ -168,7 +169,7 @@ pub struct Experiment {
 #[non_exhaustive]
 pub enum AddError {
     /// Its label has characters that separate labels.
-    #[error("label `{0}`, expected one without / and |")]
+    #[error("label `{0}`, expected one without /, | and control characters")]
     Characters(String),
     /// Its label is that of another one.
     #[error("a second scheduler is called `{0}`, expected a `label` that differs")]
@@ -213,11 +214,11 @@ impl Experiment {
     ///
     /// If the file cannot be read, or the first error in it.
     pub fn load_with(path: &std::path::Path, schedulers: &Schedulers) -> Result<Self, FileError> {
-        let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse_with(&file, &text, schedulers),
+        let name = path.display().to_string();
+        match file::read(path, file::EXPERIMENT) {
+            Ok(text) => Self::parse_with(&name, &text, schedulers),
             Err(error) => Err(FileError {
-                file,
+                file: name,
                 line: 0,
                 key: String::new(),
                 message: format!("cannot be read: {error}"),
@@ -254,7 +255,43 @@ impl Experiment {
         congestion: &[String],
         known: &Schedulers,
     ) -> Result<Self, FileError> {
-        parse::one_network(network, workload, schedulers, congestion, known)
+        parse::one_network(
+            network,
+            workload,
+            schedulers,
+            congestion,
+            "confirmed",
+            known,
+        )
+    }
+
+    /// The same with a start as in files: `library`, which is what this library ships (`start`, `race`, `slow_start` and
+    /// `tail_copies`), `confirmed` or `complete`. The title says which, and the congestion controls.
+    ///
+    /// # Errors
+    ///
+    /// The first error.
+    pub fn of_one_network_starting(
+        network: &str,
+        workload: &str,
+        schedulers: &[String],
+        congestion: &[String],
+        start: &str,
+        known: &Schedulers,
+    ) -> Result<Self, FileError> {
+        let mut experiment =
+            parse::one_network(network, workload, schedulers, congestion, start, known)?;
+        let start = match start {
+            "library" => "started as the library does".to_owned(),
+            other => format!("start {other}"),
+        };
+        let controls: Vec<_> = experiment
+            .congestion
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        experiment.title = format!("{network}, {start}, {}", controls.join(", "));
+        Ok(experiment)
     }
 
     /// Adds a scheduler to those of the file, in all networks.
@@ -265,7 +302,7 @@ impl Experiment {
     /// this configuration.
     pub fn add_scheduler(&mut self, spec: SchedulerSpec) -> Result<(), AddError> {
         let label = &spec.label;
-        if label.contains(['/', '|']) {
+        if label.contains(['/', '|']) || label.contains(char::is_control) {
             return Err(AddError::Characters(label.clone()));
         }
         if self.schedulers.iter().any(|other| other.label == *label) {

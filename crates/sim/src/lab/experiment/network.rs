@@ -1,8 +1,6 @@
 //! Parses the description of a network, which may stand for several networks.
 
-use std::path::Path;
-
-use super::path::{self, LossDirection, Surroundings};
+use super::path::{self, LossDirection, Surroundings, Traces};
 use super::reader::{FileError, Item, Node, Value};
 use super::vary;
 use mpquic_proto::congestion::SlowStart;
@@ -12,6 +10,9 @@ use crate::CrossTraffic;
 use crate::lab::network::{Earlier, NetworkSpec, PathSpec, SharedSpec, start_of};
 
 const WINDOW: &str = "a size from 1 kB to 1 GB, as \"6MB\"";
+
+/// The most paths of a network.
+pub(super) const MAX_PATHS: usize = 8;
 
 /// What `start` may be.
 const STARTS: &str = "\"confirmed\" or \"complete\", which the handshake must be before paths are opened, or \"library\"";
@@ -31,6 +32,8 @@ pub(super) struct Shared<'a> {
     pub(super) workloads: Vec<String>,
     /// Names, to check the `congestion` of a network.
     pub(super) congestion: Vec<String>,
+    /// The files that networks name.
+    pub(super) traces: Traces,
 }
 
 /// All networks of one `[[network]]` table.
@@ -38,11 +41,19 @@ pub(super) fn read(item: &Item<'_>, shared: &Shared<'_>) -> Result<Vec<NetworkSp
     let table = item.table("a [[network]] table")?;
     let name = table.require("name", "a name for results to call it by")?;
     let set = name.text("a name for results to call it by")?;
-    if set.is_empty() || set.contains(['/', '|']) {
-        return Err(name.expected("a name without / and |"));
+    if set.is_empty() || set.contains(['/', '|']) || set.contains(char::is_control) {
+        return Err(name.expected("a name without /, | and control characters"));
     }
     let paths = table.require("paths", "the list of paths")?;
     let listed = path::listed(&paths)?;
+    if let Value::List(list) = &listed.value
+        && list.len() > MAX_PATHS
+    {
+        return Err(paths.error(format!(
+            "found {} paths, expected {MAX_PATHS} at most",
+            list.len()
+        )));
+    }
     let node = with_paths(item.node, listed);
     let item = Item {
         node: &node,
@@ -146,19 +157,13 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     };
     let mtu = whole("mtu", 1200, 65_527, 1350, "bytes, 1200 to 65527")? as u16;
 
-    let folder = Path::new(item.file)
-        .parent()
-        .unwrap_or_else(|| Path::new(""));
     let around = Surroundings {
         classes: &shared.classes,
         defaults: shared.path_defaults.as_ref(),
         loss,
-        folder,
+        traces: &shared.traces,
     };
     let list = table.require("paths", "the list of paths")?.list();
-    if list.len() > 8 {
-        return Err(list[8].error("found a ninth path, expected 8 at most"));
-    }
     let paths = list.iter().map(|item| path::read(item, &around));
     let paths = paths.collect::<Result<Vec<_>, _>>()?;
 
@@ -195,7 +200,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         None => Vec::new(),
         Some(item) => {
             let links = item.list();
-            let links = links.iter().map(|item| bottleneck(item, folder));
+            let links = links.iter().map(|item| bottleneck(item, &shared.traces));
             links.collect::<Result<Vec<_>, _>>()?
         }
     };
@@ -346,11 +351,11 @@ fn earlier(item: &Item<'_>, paths: &[PathSpec]) -> Result<Earlier, FileError> {
     Ok(earlier)
 }
 
-fn bottleneck(item: &Item<'_>, folder: &Path) -> Result<SharedSpec, FileError> {
+fn bottleneck(item: &Item<'_>, traces: &Traces) -> Result<SharedSpec, FileError> {
     let table = item.table("a shared link, as { name = \"dsl\", rate = 20 }")?;
     let name = table.require("name", "a name for `through`")?;
     let name = name.text("a name for `through`")?.to_owned();
-    let link = path::read_shared(&table, folder)?;
+    let link = path::read_shared(&table, traces)?;
     table.finish()?;
     Ok(SharedSpec { name, link })
 }

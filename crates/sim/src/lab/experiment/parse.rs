@@ -1,14 +1,17 @@
 //! Parses the top level of an experiment file: workloads, schedulers, seeds, and the papers' statements.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
 use mpquic_proto::CongestionControl;
 use serde::Deserialize as _;
 
 use super::network::{self, Shared};
+use super::path::Traces;
 use super::reader::{FileError, Item, Node, Table, Value};
 use super::scheduler::{self, Training};
 use super::sources;
+use super::vary;
 use super::{Claim, Experiment, PaperNumber, Seeds, Selector, TimelineSpec};
 use crate::lab::learned;
 use crate::lab::metrics::{self, MetricInfo};
@@ -17,6 +20,8 @@ use crate::lab::time;
 use crate::lab::{Pattern, Schedulers};
 use crate::workload::Workload;
 
+/// The most combinations of network, workload, congestion control and scheduler: a hundred times those of the full arena.
+const MAX_COMBINATIONS: usize = 1_000_000;
 const SEEDS: &str = "a number of seeds from 1 to 100000, or { first = 1, count = 20 }";
 const LABEL: &str = "the label of a scheduler";
 
@@ -88,6 +93,19 @@ pub(super) fn experiment(
     let mut workloads = workloads;
     let mut networks = networks(&table, &labels, &workloads, &congestion)?;
     sources::add(&table, file, &congestion, &mut networks, &mut workloads)?;
+    let chosen = |own: &[String], all: usize| if own.is_empty() { all } else { own.len() };
+    let combinations = networks.iter().map(|network| {
+        chosen(&network.workloads, workloads.len())
+            * chosen(&network.congestion, congestion.len())
+            * chosen(&network.schedulers, schedulers.len())
+    });
+    let combinations: usize = combinations.sum();
+    if combinations > MAX_COMBINATIONS {
+        return Err(item.error(format!(
+            "stands for {combinations} combinations of network, workload, congestion control and scheduler, \
+             expected {MAX_COMBINATIONS} at most"
+        )));
+    }
     let paper = list(&table, "paper")
         .iter()
         .map(|item| paper_number(item, &labels, &workloads))
@@ -175,6 +193,7 @@ pub(super) fn one_network(
     workload: &str,
     schedulers: &[String],
     congestion: &[String],
+    start: &str,
     roster: &Schedulers,
 ) -> Result<Experiment, FileError> {
     let text = |text: &str| Node {
@@ -210,6 +229,7 @@ pub(super) fn one_network(
     let entries = vec![
         ("name".into(), text("network")),
         ("paths".into(), text(network)),
+        ("start".into(), text(start)),
     ];
     let node = Node {
         line: 0,
@@ -271,11 +291,19 @@ fn networks(
         labels: labels.to_vec(),
         workloads: workloads.iter().map(ToString::to_string).collect(),
         congestion: congestion.iter().map(ToString::to_string).collect(),
+        traces: Traces::of(table.item.file),
     };
     let mut networks: Vec<NetworkSpec> = Vec::new();
+    let mut names = BTreeSet::new();
     for item in some(&table.require("network", "at least one [[network]]")?)? {
         for network in network::read(&item, &shared)? {
-            if networks.iter().any(|other| other.name == network.name) {
+            if networks.len() == vary::MAX_NETWORKS {
+                return Err(item.error(format!(
+                    "more than {} networks in the file",
+                    vary::MAX_NETWORKS
+                )));
+            }
+            if !names.insert(network.name.clone()) {
                 return Err(item.error(format!(
                     "a second network is called `{}`, expected names that differ",
                     network.name

@@ -1,6 +1,8 @@
 //! Parses a path's table with fixed values into its two directions, with its class and the defaults.
 
-use std::path::Path;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::reader::{FileError, Item, Node, Table, Value};
@@ -17,6 +19,9 @@ const LENGTH: Duration = Duration::from_secs(300);
 const MAX_LENGTH: Duration = Duration::from_secs(3600);
 const QUEUE: &str = "\"auto\", a number of packets of 1 and up, or bytes as \"64kB\"";
 
+/// The most words of a path: more than there are settings.
+const MAX_WORDS: usize = 32;
+
 /// The directions that lose packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LossDirection {
@@ -30,8 +35,36 @@ pub(super) struct Surroundings<'a> {
     pub(super) classes: &'a [(String, Node)],
     pub(super) defaults: Option<&'a Node>,
     pub(super) loss: LossDirection,
-    /// The folder for relative paths of traces.
-    pub(super) folder: &'a Path,
+    pub(super) traces: &'a Traces,
+}
+
+/// The traces that a file names, each read once: many networks may have the same.
+#[derive(Debug, Default)]
+pub(super) struct Traces {
+    /// The folder for relative paths.
+    folder: PathBuf,
+    read: RefCell<BTreeMap<PathBuf, MahimahiTrace>>,
+}
+
+impl Traces {
+    /// Those of an experiment file.
+    pub(super) fn of(file: &str) -> Self {
+        let folder = Path::new(file).parent();
+        Self {
+            folder: folder.map_or_else(PathBuf::new, Path::to_owned),
+            read: RefCell::default(),
+        }
+    }
+
+    fn get(&self, file: &str) -> Result<MahimahiTrace, String> {
+        let path = self.folder.join(file);
+        if let Some(trace) = self.read.borrow().get(&path) {
+            return Ok(trace.clone());
+        }
+        let trace = MahimahiTrace::read(&path).map_err(|fault| fault.in_file(&path))?;
+        self.read.borrow_mut().insert(path, trace.clone());
+        Ok(trace)
+    }
 }
 
 /// The paths of a network: a list of tables, or one line as on the command line.
@@ -55,6 +88,12 @@ pub(super) fn listed(item: &Item<'_>) -> Result<Node, FileError> {
 /// `RATE OWD [LOSS] [key=value]...`
 fn words(item: &Item<'_>, line: usize, path: &str) -> Result<Node, FileError> {
     let mut entries: Vec<(String, Node)> = Vec::new();
+    let words = path.split_whitespace().count();
+    if words > MAX_WORDS {
+        return Err(item.error(format!(
+            "found {words} words in a path, expected {MAX_WORDS} at most"
+        )));
+    }
     let mut places = ["rate", "owd", "loss"].into_iter();
     for word in path.split_whitespace() {
         let (key, value) = match word.split_once('=') {
@@ -95,7 +134,7 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
     };
     let table = item.table("a path's table, as { rate = 50, owd = 20 }")?;
     let _ = table.get("class");
-    let base = Settings::read(&table, around.folder)?;
+    let base = Settings::read(&table, around.traces)?;
     let model = match base.trace {
         Some(Source::Model(model)) => Some(model),
         _ => None,
@@ -109,7 +148,7 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
     for (key, half) in ["up", "down"].into_iter().zip(&mut halves) {
         if let Some(item) = table.get(key) {
             let inner = item.table("a table of settings of this direction")?;
-            let own = Settings::read(&inner, around.folder)?;
+            let own = Settings::read(&inner, around.traces)?;
             let is_model = |trace: &Option<Source>| matches!(trace, Some(Source::Model(_)));
             let replaces = own.rate.is_some() || own.trace.is_some() || !own.steps.is_empty();
             if is_model(&own.trace) || model.is_some() && replaces {
@@ -180,8 +219,8 @@ pub(super) fn read(item: &Item<'_>, around: &Surroundings<'_>) -> Result<PathSpe
 }
 
 /// A shared link, which is the same in both directions.
-pub(super) fn read_shared(table: &Table<'_>, folder: &Path) -> Result<LinkConfig, FileError> {
-    let settings = Settings::read(table, folder)?;
+pub(super) fn read_shared(table: &Table<'_>, traces: &Traces) -> Result<LinkConfig, FileError> {
+    let settings = Settings::read(table, traces)?;
     if settings.rate.is_none() && settings.trace.is_none() {
         table.require("rate", RATE)?;
     }
@@ -278,7 +317,7 @@ struct Step {
 }
 
 impl Settings {
-    fn read(table: &Table<'_>, folder: &Path) -> Result<Self, FileError> {
+    fn read(table: &Table<'_>, traces: &Traces) -> Result<Self, FileError> {
         let share = |key| table.get(key).map(|item| item.share()).transpose();
         let owd = match (table.get("owd"), table.get("rtt")) {
             (Some(_), Some(rtt)) => {
@@ -310,7 +349,7 @@ impl Settings {
                 .transpose()?,
             trace: table
                 .get("trace")
-                .map(|item| read_trace(&item, folder))
+                .map(|item| read_trace(&item, traces))
                 .transpose()?,
             queue: table
                 .get("queue")
@@ -445,13 +484,13 @@ fn read_bursts(item: &Item<'_>) -> Result<GilbertElliott, FileError> {
     GilbertElliott::from_mean(loss, burst).map_err(|fault| item.error(fault.to_string()))
 }
 
-fn read_trace(item: &Item<'_>, folder: &Path) -> Result<Source, FileError> {
+fn read_trace(item: &Item<'_>, traces: &Traces) -> Result<Source, FileError> {
     if let Value::Table(_) = item.node.value {
         return read_model(item).map(Source::Model);
     }
     let file = item.text(TRACE)?;
-    let trace = MahimahiTrace::read(&folder.join(file));
-    let trace = trace.map_err(|fault| item.error(fault.to_string()))?;
+    let trace = traces.get(file);
+    let trace = trace.map_err(|fault| item.error(fault))?;
     Ok(Source::File(trace))
 }
 

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::Duration;
 
+use mpquic_proto::Escaped;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::lab::text::significant;
+use crate::lab::text::{shortened, significant};
 use crate::units::{UnitError, rate, share, size, time};
 
 /// An error in an experiment file: one line with the place, the key, and what was expected.
@@ -28,20 +29,29 @@ pub struct FileError {
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.file)?;
+        // The file's texts are in it.
+        write!(f, "{}", Escaped::new(&self.file))?;
         // The command line has no lines: line 0.
         if self.line > 0 {
             write!(f, ":{}", self.line)?;
         }
         f.write_str(": ")?;
         if !self.key.is_empty() {
-            write!(f, "{}: ", self.key)?;
+            write!(f, "{}: ", Escaped::new(&*shortened(&self.key, MAX_FAULT)))?;
         }
-        f.write_str(&self.message)
+        write!(f, "{}", Escaped::new(&*shortened(&self.message, MAX_FAULT)))
     }
 }
 
 impl std::error::Error for FileError {}
+
+/// The most elements of a list, keys of a table, and bytes of a text in a file.
+const MAX_LIST: usize = 10_000;
+const MAX_KEYS: usize = 1000;
+const MAX_TEXT: usize = 100_000;
+/// The most characters of a value in an error, and of the error.
+const MAX_SHOWN: usize = 100;
+const MAX_FAULT: usize = 2000;
 
 /// A value and its line.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,10 +80,14 @@ impl Node {
     pub(crate) fn parse(file: &str, text: &str) -> Result<Self, FileError> {
         let lines = Lines::new(text);
         match DeTable::parse(text) {
-            Ok(table) => Ok(Self {
-                line: 1,
-                value: Value::Table(Self::entries(table.into_inner(), &lines)),
-            }),
+            Ok(table) => {
+                let root = Self {
+                    line: 1,
+                    value: Value::Table(Self::entries(table.into_inner(), &lines)),
+                };
+                root.check(&Item::root(file, &root))?;
+                Ok(root)
+            }
             Err(error) => Err(FileError {
                 file: file.to_owned(),
                 line: error.span().map_or(1, |span| lines.of(span.start)),
@@ -83,6 +97,25 @@ impl Node {
                 feature: None,
             }),
         }
+    }
+
+    /// Refuses what nobody wrote by hand, so that whatever compares all elements of a list with each other stays fast.
+    fn check(&self, item: &Item<'_>) -> Result<(), FileError> {
+        let (found, most, what) = match &self.value {
+            Value::List(list) => (list.len(), MAX_LIST, "elements of a list"),
+            Value::Table(entries) => (entries.len(), MAX_KEYS, "keys of a table"),
+            Value::Text(text) => (text.len(), MAX_TEXT, "bytes of a text"),
+            Value::Number(..) | Value::Flag(_) => return Ok(()),
+        };
+        if found > most {
+            return Err(item.error(format!("found {found} {what}, expected {most} at most")));
+        }
+        let inner: Vec<_> = match &self.value {
+            Value::List(_) => item.list(),
+            Value::Table(_) => item.table("a table")?.all().map(|entry| entry.1).collect(),
+            _ => Vec::new(),
+        };
+        inner.iter().try_for_each(|inner| inner.node.check(inner))
     }
 
     fn entries(table: DeTable<'_>, lines: &Lines) -> Vec<(String, Self)> {
@@ -147,7 +180,7 @@ impl Node {
     /// A description for error messages.
     pub(crate) fn show(&self) -> String {
         match &self.value {
-            Value::Text(text) => format!("\"{text}\""),
+            Value::Text(text) => format!("\"{}\"", shortened(text, MAX_SHOWN)),
             Value::Number(_, text) => text.clone(),
             Value::Flag(flag) => flag.to_string(),
             Value::List(_) => "a list".into(),

@@ -14,6 +14,8 @@ use crate::workload::Workload;
 const MAX_TRAINING: u64 = 1000;
 /// The largest family: more than a reader can follow. The limit catches typing errors.
 const MAX_FAMILY: usize = 1000;
+/// The most schedulers of a file.
+const MAX_SCHEDULERS: usize = 2000;
 const RUNS: &str = "a number of runs from 0 to 1000";
 const WHAT: &str =
     "a scheduler's name, or { name = .., config = { .. }, label = .., train = .., vary = { .. } }";
@@ -74,6 +76,11 @@ pub(super) fn read(
             false => entry(&item)?,
         };
         for mut spec in entries {
+            if specs.len() == MAX_SCHEDULERS {
+                return Err(
+                    item.error(format!("more than {MAX_SCHEDULERS} schedulers in the file"))
+                );
+            }
             // The rates come from each network. Here it only matters whether the scheduler accepts
             // rates.
             let config = oracle::told(&spec.spec.config, || vec![1.0], || 0);
@@ -100,8 +107,10 @@ pub(super) fn read(
                 None => 0,
             };
             let label = &spec.spec.label;
-            if label.contains(['/', '|']) {
-                return Err(item.error(format!("label `{label}`, expected one without / and |")));
+            if label.contains(['/', '|']) || label.contains(char::is_control) {
+                return Err(item.error(format!(
+                    "label `{label}`, expected one without /, | and control characters"
+                )));
             }
             if specs.iter().any(|other| other.label == *label) {
                 return Err(item.error(format!(

@@ -1,5 +1,6 @@
 //! Networks that an experiment takes from elsewhere: drawn from the prior, or from other experiment files.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use mpquic_proto::CongestionControl;
@@ -7,12 +8,15 @@ use mpquic_proto::CongestionControl;
 use super::parse;
 use super::parse::{some, workload};
 use super::reader::{FileError, Item, Table};
+use crate::file as files;
 use crate::lab::Pattern;
 use crate::lab::network::NetworkSpec;
 use crate::lab::prior;
 use crate::workload::Workload;
 
 const PRIOR: &str = "a table, as { networks = 300, seed = 1, release_seed = 2 }";
+/// The most files that one file takes networks from.
+const MAX_INCLUDES: usize = 100;
 const COUNT: &str = "a number of networks from 1 to 10000";
 const SEED: &str = "a seed, a whole number";
 const INCLUDE: &str = "tables, as { file = \"../peekaboo/fig07_downloads.toml\" }";
@@ -32,15 +36,23 @@ pub(super) fn add(
     }
     let mut taken = Vec::new();
     if let Some(item) = table.get("include") {
-        for item in item.list() {
+        let list = item.list();
+        if list.len() > MAX_INCLUDES {
+            return Err(item.error(format!(
+                "found {} files, expected {MAX_INCLUDES} at most",
+                list.len()
+            )));
+        }
+        for item in list {
             taken.extend(include(&item, file, congestion, taken.len())?);
         }
     }
     if let Some(item) = table.get("prior") {
         taken.extend(drawn(&item)?);
     }
+    let mut names: BTreeSet<_> = networks.iter().map(|other| other.name.clone()).collect();
     for (network, uses) in taken {
-        if networks.iter().any(|other| other.name == network.name) {
+        if !names.insert(network.name.clone()) {
             let item = table.require("title", "a title")?;
             return Err(item.error(format!("two networks are called `{}`", network.name)));
         }
@@ -111,7 +123,7 @@ fn include(
         None => None,
     };
     table.finish()?;
-    let (networks, workloads) = match std::fs::read_to_string(&path) {
+    let (networks, workloads) = match files::read(&path, files::EXPERIMENT) {
         Ok(text) => parse::included(&path.display().to_string(), &text)?,
         Err(error) => return Err(name.error(format!("{} cannot be read: {error}", path.display()))),
     };

@@ -776,7 +776,7 @@ fn a_scheduler_is_added_to_those_of_a_file() {
     };
     let taken = "a second scheduler is called `other`, expected a `label` that differs";
     assert_eq!(fault("other", "ecf"), taken);
-    let characters = "label `a/b`, expected one without / and |";
+    let characters = "label `a/b`, expected one without /, | and control characters";
     assert_eq!(fault("a/b", "ecf"), characters);
     assert!(fault("mine", "mine").starts_with("unknown scheduler `mine`"));
 }

@@ -23,7 +23,7 @@ const LISTS: [&str; 10] = [
 /// The keys of a network's table that describe how to make networks.
 const RECIPE: [&str; 4] = ["vary", "sample", "redraw", "path_count"];
 /// The most networks: more than anyone can run. The limit catches typing errors.
-const MAX_NETWORKS: usize = 100_000;
+pub(super) const MAX_NETWORKS: usize = 100_000;
 
 /// A network with fixed values.
 pub(super) struct Concrete {
@@ -353,15 +353,10 @@ fn find(
     for (key, child) in item.table("a table")?.all() {
         place.push(Place::Key(key.to_owned()));
         match &child.node.value {
-            Value::List(paths) if key == "paths" && place.len() == 1 => {
-                for (index, _) in paths.iter().enumerate() {
+            Value::List(_) if key == "paths" && place.len() == 1 => {
+                for (index, path) in child.list().iter().enumerate() {
                     place.push(Place::Index(index));
-                    find(
-                        &child.list()[index],
-                        place,
-                        &(index + 1).to_string(),
-                        variables,
-                    )?;
+                    find(path, place, &(index + 1).to_string(), variables)?;
                     place.pop();
                 }
             }

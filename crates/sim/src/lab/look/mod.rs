@@ -6,12 +6,19 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use mpquic_proto::Escaped;
 
-use super::cli::Failure;
+use super::cli::{Failure, cannot};
 use super::report;
 use super::text::Align::{Left, Right};
 use super::text::{significant, table};
+use crate::file as files;
+#[cfg(test)]
+pub(crate) use read::Life;
 pub(crate) use read::{Seen, SeenPath};
+
+/// The byte between the texts of a sequence (RFC 7464).
+const SEPARATOR: u8 = 0x1e;
 
 /// What is drawn, and where to.
 #[derive(Debug, Args)]
@@ -28,9 +35,9 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Failure> {
     let mut all = Vec::new();
     for file in &arguments.files {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Failure::Run(format!("cannot read {}: {error}", file.display())))?;
-        let seen = Seen::read(&text)
+        let texts = files::pieces(file, SEPARATOR, files::QLOG);
+        let texts = texts.map_err(|error| cannot("read", file, &error))?;
+        let seen = Seen::read(texts)
             .map_err(|fault| Failure::Usage(format!("{}: {fault}", file.display())))?;
         writeln!(out, "{}", summary(&seen))?;
         all.push(seen);
@@ -63,8 +70,8 @@ fn summary(seen: &Seen) -> String {
     let rows: Vec<_> = seen.paths.iter().map(|path| row(seen, path)).collect();
     let mut text = format!(
         "{} ({}), {} s, {} events\n{}",
-        seen.title,
-        seen.side,
+        Escaped::new(&seen.title),
+        Escaped::new(&seen.side),
         significant(seen.end_s, 3),
         seen.events,
         table(&heads, &rows)
@@ -76,7 +83,7 @@ fn summary(seen: &Seen) -> String {
         );
     }
     if let Some(reason) = &seen.closed {
-        text += &format!("end: {reason}\n");
+        text += &format!("end: {}\n", Escaped::new(reason));
     }
     text
 }

@@ -3,13 +3,25 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::lab::text;
+
 /// Paths that are followed at most: a picture has no room for more.
 const MAX_PATHS: usize = 64;
+
+/// Characters of a text that are kept.
+const MAX_TEXT: usize = 300;
+
+/// Events in the lives of paths, and different answers of the scheduler, that are kept at most: no reader takes in more.
+const MAX_ROWS: usize = 10_000;
+
+/// Events after more than 30 years are passed over: no plot has an axis for them.
+const MAX_SECONDS: f64 = 1e9;
 
 /// Points of time per series, from which rates and shares are taken.
 const BINS: usize = 80;
@@ -23,6 +35,8 @@ const MAX_POINTS: usize = 4000;
 /// Why a file is not drawn.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum Fault {
+    #[error("{0}")]
+    Unread(String),
     #[error("not a qlog file: it does not begin with a JSON text sequence's separator (RFC 7464)")]
     NotFramed,
     #[error("not a qlog file: its first text is not a header with a trace")]
@@ -132,22 +146,26 @@ struct Reader {
 }
 
 impl Seen {
-    /// Reads a file.
-    pub(crate) fn read(text: &str) -> Result<Self, Fault> {
-        let mut texts = text.split('\x1e');
-        if !texts.next().is_some_and(|before| before.trim().is_empty()) {
+    /// Reads the texts of a file: what is between its separators, one after the other.
+    pub(crate) fn read<E: Display>(
+        mut texts: impl Iterator<Item = Result<String, E>>,
+    ) -> Result<Self, Fault> {
+        let mut next = || {
+            let text = texts.next().transpose();
+            text.map_err(|error| Fault::Unread(error.to_string()))
+        };
+        if !next()?.is_some_and(|before| before.trim().is_empty()) {
             return Err(Fault::NotFramed);
         }
-        let header: Value = texts
-            .next()
-            .and_then(|text| serde_json::from_str(text).ok())
+        let header: Value = next()?
+            .and_then(|text| serde_json::from_str(&text).ok())
             .ok_or(Fault::NoHeader)?;
         let trace = header.get("trace").ok_or(Fault::NoHeader)?;
         let common = &trace["common_fields"];
         if common["time_format"] == "relative_to_previous_event" {
             return Err(Fault::RelativeTimes);
         }
-        let text_of = |value: &Value| value.as_str().map(str::to_owned);
+        let text_of = |value: &Value| value.as_str().map(shortened);
         let mut reader = Reader::default();
         reader.seen.side = text_of(&trace["vantage_point"]["type"]).unwrap_or_default();
         reader.seen.title = text_of(&common["group_id"])
@@ -155,19 +173,23 @@ impl Seen {
             .unwrap_or_default();
         reader.seen.began = text_of(&common["reference_time"]["wall_clock_time"]);
         let mut first = None;
-        for text in texts {
+        while let Some(text) = next()? {
             // A file that is still being written may end anywhere.
-            let Ok(line) = serde_json::from_str::<Line<'_>>(text) else {
+            let Ok(line) = serde_json::from_str::<Line<'_>>(&text) else {
                 continue;
             };
-            if !line.time.is_finite() {
-                continue;
-            }
             let begin = *first.get_or_insert(line.time);
-            reader.event((line.time - begin).max(0.0) / 1e3, &line.name, &line.data);
+            let at = (line.time - begin).max(0.0) / 1e3;
+            if at < MAX_SECONDS {
+                reader.event(at, &line.name, &line.data);
+            }
         }
         reader.finish()
     }
+}
+
+fn shortened(text: &str) -> String {
+    text::shortened(text, MAX_TEXT).into_owned()
 }
 
 fn number(value: &Value) -> Option<u64> {
@@ -196,7 +218,7 @@ impl Reader {
             "quic:packet_received" => {
                 let size = number(&data["raw"]["length"]).unwrap_or(0);
                 if let Some((seen, follow)) = self.path(path.unwrap_or(0)) {
-                    seen.received_bytes += size;
+                    seen.received_bytes = seen.received_bytes.saturating_add(size);
                     follow.received.push((at, size));
                 }
             }
@@ -216,13 +238,14 @@ impl Reader {
             "quic:tuple_assigned" => self.tuple(path, data),
             "quic:connection_closed" => {
                 let reason = data["reason"].as_str().or_else(|| data["trigger"].as_str());
-                self.seen.closed = reason.map(str::to_owned);
+                self.seen.closed = reason.map(shortened);
             }
             "mpquic:path_updated" => {
-                let what = data["new"].as_str().unwrap_or_default().to_owned();
+                let what = shortened(data["new"].as_str().unwrap_or_default());
                 let path = path.unwrap_or(0);
-                self.path(path);
-                self.seen.life.push(Life { at, path, what });
+                if self.path(path).is_some() && self.seen.life.len() < MAX_ROWS {
+                    self.seen.life.push(Life { at, path, what });
+                }
             }
             "mpquic:out_of_order_updated" => {
                 let bytes = number(&data["bytes"]).unwrap_or(0);
@@ -230,7 +253,8 @@ impl Reader {
             }
             "mpquic:scheduler_decided" => self.decided(at, path, data),
             "mpquic:records_left_out" => {
-                self.seen.left_out += number(&data["count"]).unwrap_or(0);
+                let count = number(&data["count"]).unwrap_or(0);
+                self.seen.left_out = self.seen.left_out.saturating_add(count);
             }
             _ => {}
         }
@@ -264,7 +288,7 @@ impl Reader {
         let Some((seen, follow)) = self.path(path) else {
             return;
         };
-        seen.sent_bytes += size;
+        seen.sent_bytes = seen.sent_bytes.saturating_add(size);
         follow.sent.push((at, size));
         if number(&data["decision"]).is_some() {
             follow.scheduled.push(at);
@@ -273,7 +297,7 @@ impl Reader {
             && elicits(&data["frames"])
             && follow.flying.insert((space, packet), size).is_none()
         {
-            follow.bytes += size;
+            follow.bytes = follow.bytes.saturating_add(size);
             note_flight(seen, follow, at);
         }
     }
@@ -336,7 +360,7 @@ impl Reader {
             (path, end(&data["tuple_local"]), end(&data["tuple_remote"]))
             && let Some((seen, _)) = self.path(path)
         {
-            seen.addresses = format!("{local} to {remote}");
+            seen.addresses = shortened(&format!("{local} to {remote}"));
         }
     }
 
@@ -357,8 +381,12 @@ impl Reader {
         };
         let kind = data["data"].as_str().filter(|kind| *kind != "next");
         let what = kind.map_or_else(|| what.clone(), |kind| format!("{what}, {kind}"));
-        let why = data["why"].as_str().unwrap_or_default().to_owned();
-        *self.seen.decisions.entry((what, why)).or_default() += 1;
+        let why = data["why"].as_str().unwrap_or_default();
+        let answer = (shortened(&what), shortened(why));
+        let known = self.seen.decisions.contains_key(&answer);
+        if known || self.seen.decisions.len() < MAX_ROWS {
+            *self.seen.decisions.entry(answer).or_default() += 1;
+        }
     }
 
     fn finish(mut self) -> Result<Seen, Fault> {
@@ -380,7 +408,8 @@ impl Reader {
             let rate = |bytes: &[(f64, u64)]| {
                 let mut sums = vec![0_u64; bins];
                 for (at, size) in bytes {
-                    sums[slot(*at)] += size;
+                    let sum = &mut sums[slot(*at)];
+                    *sum = sum.saturating_add(*size);
                 }
                 let points = sums.iter().enumerate();
                 let points = points.map(|(n, sum)| (n as f64 * bin, *sum as f64 * 8.0 / bin));

@@ -106,10 +106,17 @@ fn panel(seen: &Seen, title: &str, scale: f64, of: impl Fn(&SeenPath) -> &[(f64,
             .map(|(colour, path)| TimeLine {
                 name: format!("path {}", path.id),
                 colour,
-                points: scaled(of(path), scale, seen.end_s),
+                points: scaled(of(path), scale, end_of(seen, path)),
             })
             .collect(),
     }
+}
+
+/// When a path's lines end: where it was abandoned, or with the connection.
+fn end_of(seen: &Seen, path: &SeenPath) -> f64 {
+    let mut lives = seen.life.iter();
+    let end = lives.find(|life| life.path == path.id && life.what == "abandoned");
+    end.map_or(seen.end_s, |life| life.at)
 }
 
 /// The points in another unit, with the last value kept until the end.
@@ -194,4 +201,32 @@ fn reasons(seen: &Seen) -> String {
         );
     }
     text + "</table></div>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::look::Life;
+
+    #[test]
+    fn the_lines_of_an_abandoned_path_end_with_it() {
+        let path = |id| SeenPath {
+            id,
+            cwnd: vec![(0.0, 1e4), (1.0, 2e4)],
+            ..SeenPath::default()
+        };
+        let seen = Seen {
+            end_s: 9.0,
+            paths: vec![path(0), path(1)],
+            life: vec![Life {
+                at: 3.0,
+                path: 1,
+                what: "abandoned".into(),
+            }],
+            ..Seen::default()
+        };
+        let drawn = panel(&seen, "window", 1e3, |path| &path.cwnd);
+        let ends: Vec<_> = drawn.lines.iter().map(|line| line.points.last()).collect();
+        assert_eq!(ends, [Some(&(9.0, 20.0)), Some(&(3.0, 20.0))]);
+    }
 }

@@ -6,7 +6,7 @@ const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 430.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 640.0;
-const TOP: f64 = 16.0;
+const TOP: f64 = 32.0;
 const BOTTOM: f64 = 380.0;
 /// The largest regret on the axis, in percent.
 const MOST: f64 = 40.0;
@@ -39,7 +39,13 @@ pub(crate) fn regrets(curves: &[(&str, &[f64])]) -> String {
     let middle = f64::midpoint(LEFT, RIGHT);
     let label = "regret to the best in hindsight, percent";
     svg.text("label", Anchor::Middle, middle, BOTTOM + 36.0, label);
-    svg.text("label", Anchor::Start, 4.0, TOP - 4.0, "scenarios, percent");
+    svg.text(
+        "label",
+        Anchor::Start,
+        4.0,
+        TOP - 18.0,
+        "scenarios, percent",
+    );
     for (number, (name, regrets)) in shown.iter().enumerate() {
         let count = regrets.len().max(1) as f64;
         let mut points = vec![(LEFT, BOTTOM)];

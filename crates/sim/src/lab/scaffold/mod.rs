@@ -17,7 +17,8 @@ pub(crate) struct Arguments {
     /// The folder to write, which must not exist [default: NAME].
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// A checkout of mpquic to build against [default: the one around the current folder; without one, the published crates].
+    /// A checkout of mpquic to build against [default: the one around the current folder, or else the one that this
+    /// program was built from]. The crates are in no registry.
     #[arg(long, value_name = "DIR")]
     checkout: Option<PathBuf>,
 }
@@ -56,34 +57,50 @@ pub(crate) fn run(
         return Err(Failure::Usage(fault));
     }
     let here = std::env::current_dir()?;
-    let checkout = match &arguments.checkout {
-        Some(checkout) if is_checkout(checkout) => Some(
-            checkout
-                .canonicalize()
-                .map_err(|error| cannot("read", checkout, &error))?,
-        ),
-        Some(other) => {
-            let fault = format!(
-                "{} is not a checkout of mpquic: it has no crates/sim",
-                other.display()
-            );
-            return Err(Failure::Usage(fault));
-        }
-        None => here
-            .ancestors()
-            .find(|folder| is_checkout(folder))
-            .map(Path::to_owned),
-    };
-    write(&folder, name, checkout.as_deref()).map_err(|error| cannot("write", &folder, &error))?;
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let checkout = checkout(arguments.checkout.as_deref(), &here, own)?;
+    write(&folder, name, &checkout).map_err(|error| cannot("write", &folder, &error))?;
     writeln!(
         out,
-        "wrote {}\n  cd {}\n  cargo test\n  cargo run --release -- arena arena.toml\n      the leaderboard: target/lab/arena/arena.html",
+        "wrote {}\nIt builds against {}: keep that, or change the paths in Cargo.toml.\n  cd {}\n  cargo test\n  cargo run --release -- arena arena.toml\n      the leaderboard: target/lab/arena/arena.html",
         FILES
             .map(|(file, _)| folder.join(file).display().to_string())
             .join(", "),
+        checkout.display(),
         folder.display()
     )?;
     Ok(())
+}
+
+/// The checkout to build against: the one that is given, or that around the current folder, or that around the package of this
+/// program.
+fn checkout(given: Option<&Path>, here: &Path, own: &Path) -> Result<PathBuf, Failure> {
+    if let Some(given) = given {
+        if !is_checkout(given) {
+            let fault = format!(
+                "{} is not a checkout of mpquic: it has no crates/sim",
+                given.display()
+            );
+            return Err(Failure::Usage(fault));
+        }
+        return given
+            .canonicalize()
+            .map_err(|error| cannot("read", given, &error));
+    }
+    around(here).or_else(|| around(own)).ok_or_else(|| {
+        Failure::usage(
+            "no checkout of mpquic around this folder, and its crates are in no registry: \
+             give --checkout DIR, where you cloned mpquic",
+        )
+    })
+}
+
+/// The checkout that a folder is in.
+fn around(folder: &Path) -> Option<PathBuf> {
+    let mut folders = folder.ancestors();
+    folders
+        .find(|folder| is_checkout(folder))
+        .map(Path::to_owned)
 }
 
 fn check(name: &str, schedulers: &Schedulers) -> Result<(), Failure> {
@@ -113,14 +130,11 @@ fn is_checkout(folder: &Path) -> bool {
     has("crates/sim/Cargo.toml") && has("crates/sched/Cargo.toml")
 }
 
-fn write(folder: &Path, name: &str, checkout: Option<&Path>) -> io::Result<()> {
-    let source = |part: &str| match checkout {
-        Some(checkout) => {
-            let path = checkout.join("crates").join(part).display().to_string();
-            // A literal string of TOML, for paths with backslashes.
-            format!("path = '{path}'")
-        }
-        None => format!("version = \"{}\"", env!("CARGO_PKG_VERSION")),
+fn write(folder: &Path, name: &str, checkout: &Path) -> io::Result<()> {
+    let source = |part: &str| {
+        let path = checkout.join("crates").join(part).display().to_string();
+        // A literal string of TOML, for paths with backslashes.
+        format!("path = '{path}'")
     };
     let replacements = [
         ("{source_sched}", source("sched")),
@@ -169,6 +183,35 @@ mod tests {
             ("scheduler", "SchedulerScheduler"),
         ] {
             assert_eq!(type_name(name), expected);
+        }
+    }
+
+    #[test]
+    fn the_checkout_is_the_one_around_or_that_of_the_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let [one, two, none] = ["one", "two", "none"].map(|name| dir.join(name));
+        fs::create_dir(&none).unwrap();
+        for checkout in [&one, &two] {
+            for part in ["sim", "sched"] {
+                let folder = checkout.join("crates").join(part);
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(folder.join("Cargo.toml"), "").unwrap();
+            }
+        }
+        let sim = |checkout: &Path| checkout.join("crates/sim");
+        for (given, here, own, expected) in [
+            (Some(&*one), &none, &none, Ok(&one)),
+            (None, &sim(&one), &sim(&two), Ok(&one)),
+            (None, &none, &sim(&two), Ok(&two)),
+            (None, &none, &none, Err("give --checkout DIR")),
+            (Some(&*none), &one, &one, Err("is not a checkout")),
+        ] {
+            match (checkout(given, here, own), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, *expected),
+                (Err(Failure::Usage(fault)), Err(why)) => assert!(fault.contains(why), "{fault}"),
+                (_, expected) => panic!("expected {expected:?}"),
+            }
         }
     }
 

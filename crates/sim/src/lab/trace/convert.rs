@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::MAX_BYTES;
 use crate::MahimahiTrace;
 
 /// Which columns have what.
@@ -92,7 +93,7 @@ impl Recording {
                 lines.next();
             }
         }
-        let (mut intervals, mut empty) = (Vec::new(), 0);
+        let (mut intervals, mut empty, mut all) = (Vec::new(), 0, 0.0);
         for (at, line) in lines {
             let fields = fields(line);
             let get = |column: usize| match fields.get(column) {
@@ -124,6 +125,14 @@ impl Recording {
                 return Err(format!(
                     "{}: {bytes} bytes in {seconds} s, expected less: the unit may be another one",
                     at + 1
+                ));
+            }
+            all += bytes;
+            if all > MAX_BYTES {
+                return Err(format!(
+                    "{}: more than {} GB in all lines so far, expected less: the unit may be another one",
+                    at + 1,
+                    MAX_BYTES / 1e9
                 ));
             }
             if seconds > 0.0 {

@@ -13,11 +13,14 @@ use clap::{Args, Subcommand};
 use super::cli::{Failure, cannot};
 use super::mobile::Model;
 use crate::MahimahiTrace;
+use crate::file as files;
 use convert::Recording;
 use show::Shown;
 
 /// The longest channel that is drawn.
 const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
+/// The most bytes of a trace that is written: 66 million opportunities.
+const MAX_BYTES: f64 = 100e9;
 /// The bytes of one opportunity.
 const OPPORTUNITY: f64 = 1500.0;
 
@@ -93,7 +96,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Fail
                         let fault = format!("{unknown}; and there is no file {trace}");
                         return Err(Failure::Usage(fault));
                     }
-                    Shown::of_trace(&MahimahiTrace::read(file).map_err(Failure::run)?)
+                    let read = MahimahiTrace::read(file);
+                    Shown::of_trace(&read.map_err(|fault| Failure::Run(fault.in_file(file)))?)
                 }
             };
             if let Some(file) = svg {
@@ -109,8 +113,8 @@ pub(crate) fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<(), Fail
             out: file,
             columns,
         } => {
-            let text =
-                fs::read_to_string(recording).map_err(|error| cannot("read", recording, &error))?;
+            let text = files::read(recording, files::RECORDING)
+                .map_err(|error| cannot("read", recording, &error))?;
             let read = Recording::parse(&text, columns)
                 .map_err(|fault| Failure::Usage(format!("{}:{fault}", recording.display())))?;
             let trace = mahimahi(read.intervals.iter().copied()).map_err(Failure::usage)?;
@@ -144,12 +148,16 @@ fn length(drawing: &Drawing) -> Result<Duration, Failure> {
 
 /// The opportunities of intervals, each with its length in s and its bytes: evenly within an interval, and what is less than one
 /// goes on to the next interval.
-fn mahimahi(
-    intervals: impl Iterator<Item = (f64, f64)>,
-) -> Result<MahimahiTrace, crate::TraceError> {
+fn mahimahi(intervals: impl Iterator<Item = (f64, f64)>) -> Result<MahimahiTrace, String> {
     let (mut times, mut start, mut owed) = (Vec::new(), 0.0, 0.0);
     for (length, bytes) in intervals {
         let due = owed + bytes / OPPORTUNITY;
+        if (times.len() as f64 + due) * OPPORTUNITY > MAX_BYTES {
+            let most = MAX_BYTES / 1e9;
+            return Err(format!(
+                "more than {most} GB in the first {start} s, expected less"
+            ));
+        }
         let count = due.floor();
         for number in 1..=count as u64 {
             // When the opportunity's bytes have come at this rate.
@@ -164,7 +172,7 @@ fn mahimahi(
     if times.last().is_none_or(|last| *last < end) {
         times.push(end);
     }
-    MahimahiTrace::from_millis(times)
+    MahimahiTrace::from_millis(times).map_err(|fault| fault.to_string())
 }
 
 /// The file of a trace.

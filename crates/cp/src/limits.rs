@@ -1,0 +1,340 @@
+//! How much a server does at a time, for one client and for all: so that none of them can take what the others need.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sha2::Sha256;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::wire::{Refusal, RefusalKind};
+
+/// Streams of a client at a time, and with them its transfers: a client copies 8 files at a time, beside a listing.
+pub(crate) const STREAMS: u32 = 16;
+/// Listings of a client at a time.
+const LISTINGS: usize = 2;
+/// Listings of all clients.
+const ALL_LISTINGS: usize = 64;
+/// Transfers of all clients, if the system lets the process have so many files open.
+const ALL_TRANSFERS: u64 = 1024;
+/// Files that are kept in reserve, for sockets, listings, and what libraries open.
+const RESERVE: u64 = 256;
+/// How long a request waits for its turn.
+const TURN: Duration = Duration::from_secs(10);
+/// Digests that are remembered.
+const DIGESTS: usize = 256;
+
+/// Connections of all clients.
+const CLIENTS: usize = 512;
+/// Connections from one IPv4 address, or one IPv6 network of 64 bits.
+const CLIENTS_OF_ONE: usize = 64;
+
+/// Counts the connections that there are.
+#[derive(Debug, Default)]
+pub(crate) struct Doors(Mutex<HashMap<IpAddr, usize>>);
+
+/// A connection that is counted for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Door {
+    doors: Arc<Doors>,
+    from: IpAddr,
+}
+
+impl Doors {
+    /// Lets one more in, if there is room.
+    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr) -> Result<Door, String> {
+        let from = match from.to_canonical() {
+            // Whoever has one address of it has all.
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+            v4 => v4,
+        };
+        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = inside.values().sum();
+        if all >= CLIENTS {
+            return Err(format!(
+                "the server takes {CLIENTS} connections at a time: try again later"
+            ));
+        }
+        let own = inside.entry(from).or_default();
+        if *own >= CLIENTS_OF_ONE {
+            return Err(format!(
+                "the server takes {CLIENTS_OF_ONE} connections at a time from one network"
+            ));
+        }
+        *own += 1;
+        Ok(Door {
+            doors: Arc::clone(self),
+            from,
+        })
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let mut inside = self.doors.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut own) = inside.entry(self.from) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+}
+
+/// What is counted: how many at a time, and what it is called.
+#[derive(Debug, Clone)]
+struct Slots {
+    what: &'static str,
+    most: usize,
+    turn: Duration,
+    free: Arc<Semaphore>,
+}
+
+impl Slots {
+    fn new(what: &'static str, most: usize, turn: Duration) -> Self {
+        Self {
+            what,
+            most,
+            turn,
+            free: Arc::new(Semaphore::new(most)),
+        }
+    }
+
+    /// Waits for its turn, for as long as it takes.
+    async fn wait(&self) -> Option<OwnedSemaphorePermit> {
+        // It is never closed.
+        Arc::clone(&self.free).acquire_owned().await.ok()
+    }
+
+    /// Waits for its turn, for a while.
+    async fn take(&self) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+        timeout(self.turn, self.wait()).await.map_err(|_| {
+            let (most, what) = (self.most, self.what);
+            let why = format!("at most {most} {what} are served at a time: try again later");
+            Refusal::new(RefusalKind::Limit, why)
+        })
+    }
+}
+
+/// Turns that are held for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _held: [Option<OwnedSemaphorePermit>; 2],
+}
+
+/// What all clients share.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    turn: Duration,
+    transfers: Slots,
+    listings: Slots,
+    hashes: Slots,
+    pub(crate) digests: Digests,
+}
+
+impl Limits {
+    /// For a process that may have so many files open.
+    pub(crate) fn new(open_files: Option<u64>) -> Self {
+        Self::with_turn(open_files, TURN)
+    }
+
+    fn with_turn(open_files: Option<u64>, turn: Duration) -> Self {
+        let files = open_files.unwrap_or(u64::MAX);
+        let transfers = files
+            .saturating_sub(RESERVE)
+            .clamp(u64::from(STREAMS), ALL_TRANSFERS);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            turn,
+            transfers: Slots::new("transfers", transfers as usize, turn),
+            listings: Slots::new("listings", ALL_LISTINGS, turn),
+            // Half of the machine, so that the other half sends.
+            hashes: Slots::new("files to compare", cores.div_ceil(2), turn),
+            digests: Digests::default(),
+        }
+    }
+}
+
+/// What a client may have.
+#[derive(Debug, Clone)]
+pub(crate) struct Share {
+    all: Arc<Limits>,
+    listings: Slots,
+    hashes: Slots,
+}
+
+impl Share {
+    pub(crate) fn new(all: Arc<Limits>) -> Self {
+        let turn = all.turn;
+        Self {
+            all,
+            listings: Slots::new("listings of a client", LISTINGS, turn),
+            hashes: Slots::new("files to compare for a client", 1, turn),
+        }
+    }
+
+    pub(crate) fn digests(&self) -> &Digests {
+        &self.all.digests
+    }
+
+    /// A client's own transfers are as many as its streams.
+    pub(crate) async fn transfer(&self) -> Result<Turn, Refusal> {
+        let all = self.all.transfers.take().await?;
+        Ok(Turn { _held: [all, None] })
+    }
+
+    pub(crate) async fn listing(&self) -> Result<Turn, Refusal> {
+        let own = self.listings.take().await?;
+        let all = self.all.listings.take().await?;
+        Ok(Turn { _held: [own, all] })
+    }
+
+    /// Reading a large file takes its time: those behind it wait until their streams end.
+    pub(crate) async fn hash(&self) -> Turn {
+        let own = self.hashes.wait().await;
+        let all = self.all.hashes.wait().await;
+        Turn { _held: [own, all] }
+    }
+}
+
+/// Which bytes of which file, as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// When it was changed, and when its inode was: seconds and nanoseconds.
+    times: [i64; 4],
+}
+
+impl Stamp {
+    /// That of a file; `None` where the system does not tell, and of a file that was changed just now: it can change again without
+    /// another time of change.
+    pub(crate) fn of(metadata: &std::fs::Metadata) -> Option<Self> {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            const SETTLED: Duration = Duration::from_secs(2);
+            let since = metadata.modified().ok()?.elapsed().ok()?;
+            (since > SETTLED).then(|| Self {
+                device: metadata.dev(),
+                inode: metadata.ino(),
+                size: metadata.size(),
+                times: [
+                    metadata.mtime(),
+                    metadata.mtime_nsec(),
+                    metadata.ctime(),
+                    metadata.ctime_nsec(),
+                ],
+            })
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = metadata;
+            None
+        }
+    }
+}
+
+/// What was hashed lately, so that the same question costs nothing the next time.
+#[derive(Debug, Default)]
+pub(crate) struct Digests(Mutex<VecDeque<(Stamp, u64, Sha256)>>);
+
+impl Digests {
+    /// The hash of the first bytes, with which it goes on.
+    pub(crate) fn get(&self, stamp: Stamp, len: u64) -> Option<Sha256> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = known
+            .iter()
+            .position(|(of, bytes, _)| (*of, *bytes) == (stamp, len))?;
+        let found = known.remove(at)?;
+        let sum = found.2.clone();
+        known.push_front(found);
+        Some(sum)
+    }
+
+    pub(crate) fn put(&self, stamp: Stamp, len: u64, sum: Sha256) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.truncate(DIGESTS - 1);
+        known.push_front((stamp, len, sum));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sha2::Digest as _;
+
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_by_network() {
+        let doors = Arc::new(Doors::default());
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let mut inside: Vec<_> = (0..CLIENTS_OF_ONE)
+            .map(|host| doors.enter(ip(&format!("2001:db8::{host:x}"))).unwrap())
+            .collect();
+        let refused = doors.enter(ip("2001:db8::ffff")).unwrap_err();
+        assert!(refused.contains("from one network"), "{refused}");
+        inside.pop();
+        inside.push(doors.enter(ip("2001:db8::ffff")).unwrap());
+        for host in 0..CLIENTS - CLIENTS_OF_ONE {
+            let one = ip(&format!("10.0.{}.{}", host / 250, host % 250));
+            inside.push(doors.enter(one).unwrap());
+        }
+        assert!(doors.enter(ip("192.0.2.1")).is_err());
+        drop(inside);
+        assert!(doors.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn files_are_kept_in_reserve() {
+        for (files, transfers) in [
+            (Some(1024), 768),
+            (Some(1 << 20), 1024),
+            (Some(64), 16),
+            (None, 1024),
+        ] {
+            assert_eq!(Limits::new(files).transfers.most, transfers);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_gets_no_turn_is_told() {
+        let soon = Duration::from_millis(1);
+        let share = Share::new(Arc::new(Limits::with_turn(None, soon)));
+        let (_first, second) = (
+            share.listing().await.unwrap(),
+            share.listing().await.unwrap(),
+        );
+        let refused = share.listing().await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::Limit);
+        assert!(refused.why.contains("2 listings of a client"), "{refused}");
+        drop(second);
+        assert!(share.listing().await.is_ok());
+        // Another client has its own.
+        let other = Share::new(Arc::clone(&share.all));
+        assert!(other.listing().await.is_ok());
+    }
+
+    #[test]
+    fn the_digests_of_lately_are_kept() {
+        let digests = Digests::default();
+        let stamp = |inode| Stamp {
+            device: 1,
+            inode,
+            size: 1,
+            times: [0; 4],
+        };
+        for inode in 0..=DIGESTS as u64 {
+            digests.put(stamp(inode), 7, Sha256::new_with_prefix([1]));
+            assert!(digests.get(stamp(1), 7).is_some() || inode == 0);
+        }
+        assert!(digests.get(stamp(0), 7).is_none());
+        assert!(digests.get(stamp(1), 8).is_none());
+        let known = digests.get(stamp(1), 7).unwrap();
+        assert_eq!(known.finalize(), Sha256::digest([1]));
+    }
+}

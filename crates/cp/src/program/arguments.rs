@@ -1,0 +1,225 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use mpquic_cp::{CopyOptions, Error};
+use mpquic_peer::{Fingerprint, Identity, Local, Token, Transport};
+
+const EXAMPLES: &str = "\
+Examples:
+  On the host that has the files; it prints its fingerprint:
+    mpquic-cp serve --root /srv/files
+  On the other machine, over Wi-Fi and LTE at once:
+    mpquic-cp ls  files.example --pin sha256:9f86d0...
+    mpquic-cp get files.example photos . --pin sha256:9f86d0...
+  To put files, both sides need a secret:
+    head -c 32 /dev/urandom | base64 > token
+    mpquic-cp serve --root /srv/files --allow-put --token-file token
+    mpquic-cp put files.example videos incoming/ --pin sha256:9f86d0... --token-file token
+
+A transfer that was interrupted goes on where it stopped: give the same command again, or give --retry beforehand.
+
+Exit code:
+  0    success
+  1    another error, such as an address that cannot be listened on
+  2    wrong arguments
+  3    the server's name is unknown
+  4    the server cannot be reached
+  5    the server's certificate is not the one that is trusted, or it does not trust the client's
+  6    the server does not take this client (token, too many connections)
+  7    the server has no such file, or does not let it be read or written
+  8    a file cannot be read or written, on either side: a full disk, permissions
+  9    the connection is lost
+  10   the contents arrived damaged
+  23   something was left out: a line on standard error names each; all else is there
+  24   something was gone before it was copied; all else is there
+  130  stopped by Ctrl-C, a server too
+  143  stopped by SIGTERM, a server too";
+
+/// Copies files over all links of a machine at once, over multipath QUIC.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) role: Role,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Role {
+    /// Serves a folder. Read-only, unless --allow-put is given.
+    Serve(Serve),
+    /// Gets a file, or a folder with all that is below it.
+    Get {
+        #[command(flatten)]
+        connect: Connect,
+        #[command(flatten)]
+        copy: Copy,
+        /// The file or folder on the server; `.` for all.
+        remote: String,
+        /// Where it goes: into a folder, if it is `.` or ends with `/`; else to that name. A file goes into a folder that is there, too.
+        #[arg(default_value = ".")]
+        local: PathBuf,
+    },
+    /// Puts a file, or a folder with all that is below it.
+    Put {
+        #[command(flatten)]
+        connect: Connect,
+        #[command(flatten)]
+        copy: Copy,
+        /// The file or folder of this machine.
+        local: PathBuf,
+        /// Its name on the server, or with `/` at the end the folder there; without it, its own name.
+        remote: Option<String>,
+    },
+    /// Lists a folder.
+    Ls {
+        #[command(flatten)]
+        connect: Connect,
+        /// The folder on the server.
+        #[arg(default_value = ".")]
+        remote: String,
+        /// All that is below it, too.
+        #[arg(short, long)]
+        recursive: bool,
+        /// Symbolic links as links; else as the files that they lead to.
+        #[arg(long)]
+        links: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Common {
+    /// A file with the secret that server and clients share, at least 16 bytes.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// A certificate chain, PEM; with --key.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Append the secrets of connections to this file, for Wireshark.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keylog: Option<PathBuf>,
+    /// The packet scheduler for what this side sends.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheduler: Option<String>,
+    /// The congestion controller for what this side sends.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+}
+
+impl Common {
+    pub(crate) fn token(&self) -> Result<Option<Token>, Error> {
+        Ok(self
+            .token_file
+            .as_deref()
+            .map(Token::from_file)
+            .transpose()?)
+    }
+
+    pub(crate) fn identity(&self) -> Result<Option<Identity>, Error> {
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Ok(Some(Identity::from_files(cert, key)?)),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        Transport {
+            scheduler: self.scheduler.clone(),
+            congestion: self.congestion.clone(),
+        }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// The folder.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub(crate) root: PathBuf,
+    /// Where to listen; several times for several addresses [default: 0.0.0.0:4433 and [::]:4433].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Let clients put files; with --token-file or --client-ca.
+    #[arg(long)]
+    pub(crate) allow_put: bool,
+    /// Take clients with a certificate of this authority (PEM) only.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Another address of this server, which clients are told to open paths to; several times for several.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) announce: Vec<SocketAddr>,
+    /// Where the certificate is kept that is made without --cert [default: mpquic-cp in the folder for the user's data].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args)]
+pub(crate) struct Connect {
+    /// The server, HOST or HOST:PORT (default 4433), or [fe80::1%eth0]:PORT on a link.
+    pub(crate) server: String,
+    /// Trust the server with this fingerprint, as it prints it.
+    #[arg(long, value_name = "FINGERPRINT", conflicts_with = "ca")]
+    pub(crate) pin: Option<Fingerprint>,
+    /// Trust a server with a certificate of this authority (PEM) for its name, and not the system's authorities.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// A local address to connect from, such as 192.0.2.1 or fe80::1%eth0; several times for several. Without any, all links of this
+    /// machine are used, as they come and go.
+    #[arg(long = "local", value_name = "IP")]
+    pub(crate) locals: Vec<Local>,
+    /// What is done without --local.
+    #[arg(long, conflicts_with = "locals", hide = true)]
+    pub(crate) all_interfaces: bool,
+    /// An interface that costs money by the byte, such as wwan0: a backup for the others; several times for several.
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "locals")]
+    pub(crate) metered: Vec<String>,
+    /// Try again for so long if the server cannot be reached or the connection is lost, such as 90s, 10m, 2h.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    pub(crate) retry: Option<Duration>,
+    /// Print JSON lines, and no bar.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args)]
+pub(crate) struct Copy {
+    /// Leave permissions out: files and folders get those of new ones.
+    #[arg(long)]
+    no_perms: bool,
+    /// Copy symbolic links as links, if they lead to something in what is copied; else the files that they lead to are copied.
+    #[arg(long)]
+    links: bool,
+    /// Replace files that were changed later than those that are copied.
+    #[arg(long, visible_alias = "force")]
+    overwrite: bool,
+}
+
+impl Copy {
+    pub(crate) fn options(&self) -> CopyOptions {
+        let mut options = CopyOptions::default();
+        options.permissions = !self.no_perms;
+        options.links = self.links;
+        options.overwrite = self.overwrite;
+        options
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,8 @@
+//! The program: its command line, a server, and clients with a screen.
+
+pub(crate) mod arguments;
+pub(crate) mod list;
+pub(crate) mod screen;
+pub(crate) mod serve;
+pub(crate) mod session;
+pub(crate) mod transfer;
