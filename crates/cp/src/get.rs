@@ -76,7 +76,7 @@ impl Client {
                 Kind::Link => {}
                 Kind::Folder => {
                     if let Err(error) = to.make_folder(&target, entry.mode.map(open_mode)).await {
-                        tell(error, &target == &to.top, progress)?;
+                        tell(error, target == to.top, progress)?;
                     } else if let Some(mode) = entry.mode.filter(|mode| *mode != open_mode(*mode)) {
                         locked.push((target, mode));
                     }

@@ -16,11 +16,12 @@ use crate::wire::{Refusal, RefusalKind};
 pub(crate) const STREAMS: u32 = 16;
 /// Listings of a client at a time.
 const LISTINGS: usize = 2;
-/// Listings of all clients.
-const ALL_LISTINGS: usize = 64;
-/// Transfers of all clients, if the system lets the process have so many files open.
+/// Listings of all clients, if the system lets the process have so many files open: each has a folder open. One network cannot take
+/// them all, nor the transfers.
+const ALL_LISTINGS: u64 = 256;
+/// Transfers of all clients, likewise.
 const ALL_TRANSFERS: u64 = 1024;
-/// Files that are kept in reserve, for sockets, listings, and what libraries open.
+/// Files that are kept in reserve, for sockets, and what libraries open.
 const RESERVE: u64 = 256;
 /// How long a request waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
@@ -30,7 +31,7 @@ const DIGESTS: usize = 256;
 /// Connections of all clients.
 const CLIENTS: usize = 512;
 /// Connections from one IPv4 address, or one IPv6 network of 64 bits.
-const CLIENTS_OF_ONE: usize = 64;
+const CLIENTS_OF_ONE: usize = 32;
 
 /// Counts the connections that there are.
 #[derive(Debug, Default)]
@@ -143,14 +144,14 @@ impl Limits {
 
     fn with_turn(open_files: Option<u64>, turn: Duration) -> Self {
         let files = open_files.unwrap_or(u64::MAX);
-        let transfers = files
-            .saturating_sub(RESERVE)
-            .clamp(u64::from(STREAMS), ALL_TRANSFERS);
+        let listings = (files / 8).clamp(u64::from(STREAMS), ALL_LISTINGS);
+        let transfers = files.saturating_sub(RESERVE + listings);
+        let transfers = transfers.clamp(u64::from(STREAMS), ALL_TRANSFERS);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             turn,
             transfers: Slots::new("transfers", transfers as usize, turn),
-            listings: Slots::new("listings", ALL_LISTINGS, turn),
+            listings: Slots::new("listings", listings as usize, turn),
             // Half of the machine, so that the other half sends.
             hashes: Slots::new("files to compare", cores.div_ceil(2), turn),
             digests: Digests::default(),
@@ -292,12 +293,13 @@ mod tests {
     #[test]
     fn files_are_kept_in_reserve() {
         for (files, transfers) in [
-            (Some(1024), 768),
-            (Some(1 << 20), 1024),
-            (Some(64), 16),
-            (None, 1024),
+            (Some(1024), (640, 128)),
+            (Some(1 << 20), (1024, 256)),
+            (Some(64), (16, 16)),
+            (None, (1024, 256)),
         ] {
-            assert_eq!(Limits::new(files).transfers.most, transfers);
+            let limits = Limits::new(files);
+            assert_eq!((limits.transfers.most, limits.listings.most), transfers);
         }
     }
 

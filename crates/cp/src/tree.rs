@@ -216,10 +216,11 @@ pub(crate) fn make_link(dir: &Dir, name: &Name, target: &str) -> io::Result<()> 
         }
         match dir.symlink_metadata(name.path()) {
             Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(there) if there.is_symlink() => {
-                if dir.read_link_contents(name.path())? == Path::new(target) {
-                    return Ok(());
-                }
+            Ok(there)
+                if there.is_symlink()
+                    && dir.read_link_contents(name.path())? == Path::new(target) =>
+            {
+                return Ok(());
             }
             _ => {}
         }

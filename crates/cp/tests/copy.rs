@@ -21,6 +21,9 @@ use tokio::task::JoinHandle;
 const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
+/// A server on this machine lets a client open a stream sooner, if it does.
+const SHORT: Duration = Duration::from_millis(200);
+
 /// Runs a test. The deadline is there to fail a test that hangs, nothing else.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -472,30 +475,36 @@ fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
         std::fs::write(place.far("big"), pattern(3_000_000, 1)).unwrap();
         let server = place.serve();
         let mut hostile = Vec::new();
-        // More than all of tokio's 512 threads for what may wait, if each listing had one.
-        for _ in 0..40 {
+        // As many as the server lets them have: with a thread for each listing, all of tokio's 512 were taken.
+        for _ in 0..30 {
             let (endpoint, connection) = raw(&server).await;
             let mut streams = Vec::new();
-            for index in 0..15 {
-                let request = match index % 2 {
-                    0 => r#"{"List":{"name":"","deep":true}}"#,
-                    _ => r#"{"Get":{"name":"big","have":0,"digest":null}}"#,
+            for index in 0..60 {
+                let request = match index % 4 {
+                    3 => r#"{"Get":{"name":"big","have":0,"digest":null}}"#,
+                    _ => r#"{"List":{"name":"","deep":true}}"#,
                 };
-                streams.push(ask(&connection, request).await);
+                let asking = tokio::time::timeout(SHORT, ask(&connection, request));
+                let Ok(stream) = asking.await else { break };
+                streams.push(stream);
             }
             hostile.push((endpoint, connection, streams));
         }
         let honest = client(&server, server.address, &[FIRST]).await;
         let progress = Arc::new(Progress::new());
         let name: Name = "big".parse().unwrap();
-        let getting = honest.get(&name, &place.near(""), &options(), &progress);
+        let getting = async {
+            honest
+                .get(&name, &place.near(""), &options(), &progress)
+                .await
+        };
         let got = tokio::time::timeout(Duration::from_secs(20), getting).await;
         got.expect("nobody else is served").unwrap();
 
         // Who asks for more listings at a time is told so.
         let (_, connection, streams) = &mut hostile[0];
-        let mut refused = false;
-        for stream in streams.iter_mut().step_by(2).skip(2) {
+        for index in [2, 4, 5, 6] {
+            let stream = &mut streams[index];
             let mut answer = vec![0; 4];
             stream.read_exact(&mut answer).await.unwrap();
             answer = vec![0; u32::from_be_bytes(answer.try_into().unwrap()) as usize];
@@ -506,9 +515,7 @@ fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
                 answer.contains("at most 2 listings of a client"),
                 "{answer}"
             );
-            refused = true;
         }
-        assert!(refused);
         // Who takes nothing of what it asked for does not stay.
         let ended = tokio::time::timeout(Duration::from_secs(75), connection.closed()).await;
         let ended = ended.expect("it stays").to_string();

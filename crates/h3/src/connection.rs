@@ -40,7 +40,7 @@ impl Connection {
     /// up to four times as long.
     ///
     /// ```no_run
-    /// # // no_run: needs an HTTP/3 peer
+    /// # // no_run: it needs a connection from a peer.
     /// # async fn run(connection: mpquic::Connection) -> Result<(), Box<dyn std::error::Error>> {
     /// let transport = mpquic_h3::Connection::new(connection).max_frame_size(32 * 1024);
     /// let mut server = h3::server::builder();

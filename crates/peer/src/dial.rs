@@ -45,14 +45,14 @@ pub async fn dial(
             },
         });
     }
+    // That of an attempt before this one. The connection runs in a task of its own from here on.
+    let _ = tls.verdict.take();
     let connecting = endpoint
         .connect_any_with(config, &addresses, host_of(name))
         .map_err(|source| Error::Start {
             name: name.to_owned(),
             source,
         })?;
-    // Of an attempt before this one.
-    let _ = tls.verdict.take();
     connecting.await.map_err(|source| {
         let name = name.to_owned();
         // Without a verdict of ours, an alert about trust is the server's.

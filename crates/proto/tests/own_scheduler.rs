@@ -52,9 +52,12 @@ fn lost(events: &std::collections::VecDeque<Event>) -> Option<&ConnectionError> 
     })
 }
 
+/// Which path a scheduler that makes mistakes chooses.
+type Choose = fn(&Context<'_>) -> Option<PathIndex>;
+
 #[test]
 fn a_decision_for_a_path_that_cannot_send_closes_the_connection_and_names_the_scheduler() {
-    let cases: [(fn(&Context<'_>) -> Option<PathIndex>, &str); 3] = [
+    let cases: [(Choose, &str); 3] = [
         (|_| PathIndex::new(9), "slot 9, which does not exist"),
         (|_| PathIndex::new(1), "slot 1, which is not open"),
         // The others have room still.
