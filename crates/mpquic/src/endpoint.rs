@@ -530,7 +530,6 @@ impl Endpoint {
     ///
     /// ```no_run
     /// # // no_run: tests/book runs it over two links
-    /// # // no_run: the ports may be taken.
     /// # fn run(config: mpquic::ServerConfig) -> std::io::Result<()> {
     /// let both = ["0.0.0.0:4433".parse().unwrap(), "[::]:4433".parse().unwrap()];
     /// let endpoint = mpquic::Endpoint::server(config, &both)?;

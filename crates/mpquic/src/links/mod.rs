@@ -90,7 +90,7 @@ impl fmt::Display for LinkEvent {
 /// `EndpointBuilder::all_interfaces` (feature `interfaces`) is the same in one line, for those who need not be told.
 ///
 /// ```no_run
-/// # // no_run: what links there are, and where they lead, depends on the machine.
+/// # // no_run: tests/book runs it over two links
 /// # #[cfg(feature = "interfaces")]
 /// # async fn run(config: mpquic::ClientConfig) -> Result<(), Box<dyn std::error::Error>> {
 /// use mpquic::{Endpoint, LinkManager, LinkPolicy, SystemInterfaces};
