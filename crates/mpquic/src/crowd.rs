@@ -59,10 +59,15 @@ pub(crate) fn on_gone(common: &Arc<Shards>, runtime: &Handle) {
     }
     let common = Arc::clone(common);
     runtime.spawn(async move {
-        tokio::time::sleep(WAIT).await;
+        let mut left = usize::MAX;
+        // Once more for those that have ended meanwhile: the last of a crowd may be few.
+        while common.open() < left {
+            left = common.open();
+            tokio::time::sleep(WAIT).await;
+            // It takes milliseconds for each 100 MB.
+            let _ = tokio::task::spawn_blocking(trim).await;
+        }
         common.crowd.after(common.open());
-        // It takes milliseconds for each 100 MB.
-        let _ = tokio::task::spawn_blocking(trim).await;
     });
 }
 
