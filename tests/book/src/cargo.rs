@@ -341,8 +341,8 @@ mod tests {
             ),
             ("run -p mpquic-lab", "there is no package `mpquic-lab`"),
             (
-                "run -p mpquic-cp --features neural",
-                "no chosen package has the feature `neural`",
+                "run -p mpquic-cp --features tickets",
+                "no chosen package has the feature `tickets`",
             ),
             (
                 "run --exmaple download",
