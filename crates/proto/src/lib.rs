@@ -15,6 +15,7 @@
 extern crate self as mpquic_proto;
 
 mod cid;
+mod closing;
 pub mod config;
 pub mod congestion;
 mod connection;
@@ -48,6 +49,7 @@ mod transmit;
 mod transport_parameters;
 
 pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError, Steering, SteeringPiece};
+pub use closing::Remains;
 pub use config::{
     AckFrequencyConfig, CarefulResumeConfig, ClientConfig, ConfigError, EndpointConfig, PathStart,
     RaceConfig, Reconnaissance, ServerConfig, TransportConfig, ValidationTokenConfig,
@@ -57,8 +59,7 @@ pub use connection::{Connection, Event, PathEvent};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionCount,
-    ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen, Incoming, Remains,
-    RetryError,
+    ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen, Incoming, RetryError,
 };
 pub use error::{
     ApplicationClose, AttemptError, ConnectionClose, ConnectionError, Escaped, FailedAttempt,

@@ -4,15 +4,13 @@
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
-use tracing::Level;
 
 use super::Connection;
 use crate::frame::AckFrame;
-use crate::observe::is_read_at;
 use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
 use crate::recovery::PathsInUse;
 use crate::space::{SentFrame, SpaceId};
-use crate::{Event, NumberSpace, PathEvent, PathId, TransportError};
+use crate::{Event, NumberSpace, Observation, PathEvent, PathId, TransportError};
 
 /// A PATH_ACK came for a path that is not open.
 #[cold]
@@ -123,9 +121,8 @@ impl Connection {
             return Ok(());
         };
         let mut acked = std::mem::take(&mut self.settled.acked);
-        if self.is_observed() {
-            self.note_acked(now, NumberSpace::on_path(ack.space, id), &acked);
-        }
+        self.watch
+            .on_acked(now, NumberSpace::on_path(ack.space, id), &acked);
         // Before writers are told that there is room again.
         self.fit_send_buffer();
         for (_, packet) in &acked {
@@ -155,7 +152,9 @@ impl Connection {
         if !self.settled.lost.is_empty() {
             self.on_settled_lost(now, index, ack.space);
         }
-        self.note_metrics(now, index);
+        self.watch.on_metrics(now, || {
+            Some(self.paths.at(index)?.metrics(&*self.controller))
+        });
         Ok(())
     }
 
@@ -202,7 +201,9 @@ impl Connection {
         //# Endpoints MUST initiate a key update before sending more protected packets than
         //# the confidentiality limit for the selected AEAD permits.
         if keys.update_due() && self.confirmed && keys.initiate_update(now) {
-            self.note_key_update(now, false);
+            let (phase, by_peer) = (keys.updates(), false);
+            self.watch
+                .note(now, Observation::KeyUpdate { phase, by_peer });
         }
     }
 
@@ -306,8 +307,12 @@ impl Connection {
         space: SpaceId,
         settled: &SettledPackets,
     ) {
-        if !settled.lost.is_empty() && (self.is_observed() || is_read_at(Level::DEBUG)) {
-            self.note_lost(now, index, space, settled, false);
+        if !settled.lost.is_empty()
+            && self.watch.wants_losses()
+            && let Some(id) = self.paths.at(index).map(|path| path.id)
+        {
+            let space = NumberSpace::on_path(space, id);
+            self.watch.on_lost(now, id, space, &settled.lost);
         }
         for (_, packet) in &settled.lost {
             self.totals.lost_packets += u64::from(!packet.mtu_probe);
@@ -433,7 +438,7 @@ impl Connection {
         //# When an endpoint finally deletes all state associated with the path, the packets sent
         //# over the path and not yet acknowledged MUST be considered lost.
         path.drain_in_flight(&mut settled.lost);
-        self.note_given_up(now, path.id, &settled);
+        self.watch.on_given_up(now, path.id, &settled.lost);
         for (_, packet) in settled.lost.drain(..) {
             for frame in &packet.frames {
                 self.on_frame_lost(SpaceId::Data, frame, path.index);

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use mpquic_sched_core::{Dir, PathSet, PathStatus, StreamHints, StreamId, VarInt};
 use rustls::pki_types::CertificateDer;
 
-use super::{CloseFrame, Connection};
+use super::Connection;
+use crate::closing::CloseFrame;
 use crate::config::MIN_WINDOW;
 use crate::datagram::Route;
 use crate::path::Path;
@@ -49,7 +50,7 @@ impl Connection {
 
     /// Why the connection ended, if it has.
     pub fn lost_reason(&self) -> Option<&ConnectionError> {
-        self.lost_reason.as_ref()
+        self.state.lost_reason()
     }
 
     /// The application protocol that ALPN selected.

@@ -69,7 +69,7 @@ impl Connection {
             }
             self.state.establish();
             self.events.push_back(Event::Connected);
-            self.note(now, Observation::HandshakeComplete);
+            self.watch.note(now, Observation::HandshakeComplete);
             self.start_multipath();
             self.handshake_deadline = None;
             if self.side == Side::Server {
@@ -167,7 +167,7 @@ impl Connection {
             path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
         }
         self.apply_stream_parameters();
-        self.note(
+        self.watch.note(
             now,
             Observation::Parameters(Parameters::of(&self.peer, true)),
         );
@@ -238,7 +238,7 @@ impl Connection {
             path.validate();
         }
         self.events.push_back(Event::HandshakeConfirmed);
-        self.note(now, Observation::HandshakeConfirmed);
+        self.watch.note(now, Observation::HandshakeConfirmed);
         self.announce_available();
     }
 

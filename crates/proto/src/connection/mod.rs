@@ -14,10 +14,8 @@ mod new_token;
 mod paths;
 mod race;
 mod retry;
-mod state;
 mod switch;
 mod timers;
-mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,17 +28,17 @@ use rand::rngs::StdRng;
 pub use event::{Event, PathEvent};
 use new_token::{KeptTokens, NewTokens};
 pub(crate) use race::{Race, Setup};
-pub(crate) use state::{CloseFrame, State};
 pub(crate) use timers::REST;
 
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
+use crate::closing::State;
 use crate::congestion::{Controller, ControllerContext, NewPath};
 use crate::datagram::Datagrams;
 use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, Counted, EndpointEvent};
 use crate::forecast::ReceiveRate;
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
-use crate::observe::Story;
+use crate::observe::{Started, Watch};
 use crate::packet::{QuicBit, Version};
 use crate::path::{Epoch, NetworkPath, Path, PathLimits, Paths, SettledPackets};
 use crate::receive::DatagramMeta;
@@ -52,8 +50,8 @@ use crate::token::{AddressTokens, Addresses};
 use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
-    ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple, Observer, PathId,
-    ServerConfig, TransportConfig, TransportError,
+    ConnectError, ConnectionStats, EndpointConfig, FourTuple, PathId, ServerConfig,
+    TransportConfig, TransportError,
 };
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
@@ -72,8 +70,7 @@ pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
 /// same results, except for the bytes of TLS's own random values.
 pub struct Connection {
     /// Before what it was made by, so that it ends first.
-    pub(crate) observer: Option<Box<dyn Observer>>,
-    pub(crate) story: Story,
+    pub(crate) watch: Watch,
     pub(crate) side: Side,
     pub(crate) version: Version,
     pub(crate) config: Arc<TransportConfig>,
@@ -138,18 +135,10 @@ pub struct Connection {
     /// When a packet was last received, or the first ack-eliciting one sent after that.
     pub(crate) idle_since: Instant,
     pub(crate) eliciting_since_received: bool,
-    /// CONNECTION_CLOSE is to be sent on the paths of these slots.
-    pub(crate) close_due: mpquic_sched_core::PathSet,
-    /// When CONNECTION_CLOSE was sent last.
-    pub(crate) close_sent: Option<Instant>,
-    /// That datagram, if there was but one path to send it on.
-    pub(crate) last_close: Box<[u8]>,
-    pub(crate) received_since_close: u64,
     /// When to see whether the connection is at rest and needs less memory; none while it is.
     pub(crate) rest_at: Option<Instant>,
     /// When the next look at the peer's pace is due, if it has to keep one.
     pub(crate) pace_at: Option<Instant>,
-    pub(crate) lost_reason: Option<ConnectionError>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) endpoint_events: VecDeque<EndpointEvent>,
     /// Reused by ACK processing, so that it allocates nothing.
@@ -221,7 +210,14 @@ impl Connection {
             this.initial_token = kept.take();
             this.kept_tokens = Some(Box::new(kept));
         }
-        this.note_start(now, dcid, &parameters);
+        let started = Started {
+            side: Side::Client,
+            version,
+            tuple,
+            original_dcid: dcid,
+            scid,
+        };
+        this.watch.on_start(now, started, &parameters);
         this.start_early_data();
         Ok(this)
     }
@@ -306,7 +302,14 @@ impl Connection {
                 .add_preferred(id, preferred.stateless_reset_token);
         }
         let original = parameters.original_destination_connection_id;
-        this.note_start(now, original.unwrap_or(attempt.dcid), &parameters);
+        let started = Started {
+            side: Side::Server,
+            version,
+            tuple: attempt.network_path,
+            original_dcid: original.unwrap_or(attempt.dcid),
+            scid,
+        };
+        this.watch.on_start(now, started, &parameters);
         Ok(this)
     }
 
@@ -357,8 +360,7 @@ impl Connection {
         schedule.watch(observer.is_some());
         streams.enable_sched_events(schedule.follows_streams());
         Self {
-            observer,
-            story: Story::new(now),
+            watch: Watch::new(now, observer),
             side,
             version,
             rng,
@@ -405,13 +407,8 @@ impl Connection {
             handshake_done_pending: false,
             idle_since: now,
             eliciting_since_received: false,
-            close_due: mpquic_sched_core::PathSet::EMPTY,
-            close_sent: None,
-            last_close: Box::default(),
-            received_since_close: 0,
             rest_at: None,
             pace_at: config.min_rate.map(|(_, period)| now + period),
-            lost_reason: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
             settled: SettledPackets::default(),
@@ -540,7 +537,7 @@ impl Connection {
     /// The span in which the connection's `tracing` events are: those who log of it may enter it. Disabled if nobody read
     /// at `debug` when the connection began.
     pub fn span(&self) -> &tracing::Span {
-        self.story.span()
+        self.watch.span()
     }
 
     /// Client or server.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 
-use super::{CloseFrame, Connection, Event, memory_key};
+use super::{Connection, Event, memory_key};
+use crate::closing::CloseFrame;
 use crate::config::PathStart;
 use crate::congestion::NewPath;
 use crate::endpoint::EndpointEvent;
@@ -276,12 +277,17 @@ impl Connection {
     }
 
     pub(crate) fn tell_scheduler(&mut self, now: Instant, index: PathIndex, kind: PathUpdateKind) {
-        if let Some(path) = self.paths.at(index) {
-            let event = mpquic_sched_core::PathUpdate::new(index, path.id, now, kind)
-                .with_key(path.tuple().key());
-            self.schedule.on_path(&event);
-            self.note_path_update(now, index, kind);
+        let Some(path) = self.paths.at(index) else {
+            return;
+        };
+        let (id, tuple) = (path.id, path.tuple());
+        let event = mpquic_sched_core::PathUpdate::new(index, id, now, kind).with_key(tuple.key());
+        self.schedule.on_path(&event);
+        if kind == PathUpdateKind::Suspect && self.watch.wants_losses() {
+            let trouble = path.trouble(now, self.has_other_usable(index));
+            self.watch.on_trouble(now, id, &trouble);
         }
+        self.watch.on_path_update(now, id, tuple, kind);
     }
 }
 
@@ -453,7 +459,8 @@ impl Connection {
             error_code,
             by_peer,
         };
-        self.note(now, Observation::Path(PathChange { id, tuple, kind }));
+        self.watch
+            .note(now, Observation::Path(PathChange { id, tuple, kind }));
         if let Some(dropped) = dropped {
             self.discard_path(now, dropped.id);
         }
@@ -483,7 +490,8 @@ impl Connection {
         self.events
             .push_back(Event::Path(PathEvent::Discarded { id }));
         let (tuple, kind) = (None, PathChangeKind::Discarded);
-        self.note(now, Observation::Path(PathChange { id, tuple, kind }));
+        self.watch
+            .note(now, Observation::Path(PathChange { id, tuple, kind }));
         self.raise_path_limit();
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::Side;
 
 use super::Connection;
+use crate::closing::CloseFrame;
 use crate::config::MIN_KEEP_ALIVE;
 use crate::path::{Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
 use crate::recovery::{RttEstimator, earlier, later, pto_duration, pto_time};
@@ -120,7 +121,7 @@ impl Connection {
             return;
         }
         if self.pace_at.is_some_and(|at| at <= now) && self.is_too_slow(now) {
-            return self.close_too_slow(now);
+            return self.start_closing(now, CloseFrame::TooSlow, true);
         }
         self.rest(now);
         self.handshake.on_timeout(now);
@@ -221,7 +222,9 @@ impl Connection {
         settled.lost.clear();
         self.settled = settled;
         if changed {
-            self.note_metrics(now, index);
+            self.watch.on_metrics(now, || {
+                Some(self.paths.at(index)?.metrics(&*self.controller))
+            });
         }
         let mut asks = outcome.kept_alive;
         if outcome.silent

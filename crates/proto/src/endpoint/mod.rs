@@ -34,7 +34,6 @@ pub use event::{
 pub use half_open::HalfOpen;
 pub use incoming::Incoming;
 pub(crate) use incoming::{AddressProof, Attempt};
-pub use remains::Remains;
 pub(crate) use shards::Shard;
 
 use std::fmt;
@@ -60,6 +59,7 @@ use self::remains::Ends;
 use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
+use crate::closing::Remains;
 use crate::connection::Setup;
 use crate::memory::{Memory, MemoryUse};
 use crate::packet::{Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};

@@ -5,12 +5,12 @@ use std::time::Instant;
 use mpquic_sched_core::{ConnectionId, PathStatus};
 
 use super::DatagramMeta;
-use crate::connection::{CloseFrame, Connection, Event};
+use crate::connection::{Connection, Event};
 use crate::frame::{Frame, FrameIter, Stream};
 use crate::packet::PacketType;
 use crate::path::PathState;
 use crate::space::{ReceivedPacket, SpaceId};
-use crate::{PathId, TransportError};
+use crate::{ConnectionError, PathId, TransportError};
 
 impl Connection {
     /// The frames of an Initial or Handshake packet.
@@ -289,11 +289,8 @@ impl Connection {
         for frame in FrameIter::new(payload) {
             match frame {
                 Ok(Frame::ConnectionClose(_) | Frame::ApplicationClose(_)) => {
-                    let reason = match self.state.close_frame() {
-                        Some(CloseFrame::Transport(error)) => error.clone().into(),
-                        _ => crate::ConnectionError::LocallyClosed,
-                    };
-                    self.drain(arrival.now, reason);
+                    // Why is known already.
+                    self.drain(arrival.now, ConnectionError::LocallyClosed);
                     return;
                 }
                 Ok(_) => {}
@@ -306,7 +303,7 @@ impl Connection {
             .or_else(|| self.paths.iter().next())
             .map(|path| path.index);
         if let Some(index) = path {
-            self.on_received_while_closing(index);
+            self.state.on_packet_while_closing(index);
         }
     }
 }

@@ -9,7 +9,6 @@ mod zero_rtt;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
-use tracing::Level;
 
 use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
@@ -17,7 +16,6 @@ use crate::crypto::open_long;
 use crate::endpoint::EndpointEvent;
 use crate::frame::{Frame, FrameIter, Stream};
 use crate::memory::MemoryFor;
-use crate::observe::is_read_at;
 use crate::packet::{
     LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
     key_phase, reserved_bits_are_zero, unprotect_header, version_list,
@@ -412,7 +410,9 @@ impl Connection {
         let len = match opened {
             Ok(opened) => {
                 if opened.updated {
-                    self.note_key_update(now, true);
+                    let (phase, by_peer) = (keys.updates(), true);
+                    self.watch
+                        .note(now, Observation::KeyUpdate { phase, by_peer });
                 }
                 opened.payload_len
             }
@@ -486,9 +486,9 @@ impl Connection {
         if let Err(error) = self.on_data_payload(arrival, id, dcid, number, &bytes[payload]) {
             self.fail(now, error);
         }
-        if self.is_observed() {
+        if self.watch.is_observed() {
             let bytes = self.streams.out_of_order();
-            self.note(now, Observation::OutOfOrder { bytes });
+            self.watch.note(now, Observation::OutOfOrder { bytes });
         }
     }
 
@@ -547,9 +547,16 @@ impl Connection {
             self.rest_at = Some(now + REST);
         }
         self.eliciting_since_received = false;
-        if self.is_observed() || is_read_at(Level::TRACE) {
-            self.note_packet_received(&packet());
+        if self.watch.wants_packets() {
+            self.watch.on_packet_received(&packet());
         }
+    }
+
+    /// A packet did not decrypt.
+    #[cold]
+    fn on_undecryptable(&mut self, now: Instant, space: NumberSpace) {
+        self.totals.undecryptable_packets += 1;
+        self.watch.note(now, Observation::Undecryptable { space });
     }
 
     fn keep_undecryptable(

@@ -21,6 +21,7 @@ use crate::path::{Path, PathFacts, Paths};
 use crate::recovery::earlier;
 use crate::space::StreamRange;
 use crate::stream::Streams;
+use crate::{Choice, Decided};
 use reinject::ReinjectCursors;
 use tail::TailCopies;
 use wait::WaitClock;
@@ -96,12 +97,12 @@ pub(crate) struct Schedule {
 
 /// What the scheduler answered, for an observer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer {
-    pub(crate) number: u64,
-    pub(crate) decision: Decision,
-    pub(crate) why: Option<&'static str>,
+struct Answer {
+    number: u64,
+    decision: Decision,
+    why: Option<&'static str>,
     /// Of the path that is sent on instead, since a wait has lasted too long.
-    pub(crate) instead: Option<PathIndex>,
+    instead: Option<PathIndex>,
 }
 
 impl Schedule {
@@ -147,14 +148,33 @@ impl Schedule {
         &mut self.views[path.get()]
     }
 
-    /// Whether what the scheduler says is kept for [`take_answer`](Self::take_answer).
+    /// Whether what the scheduler says is kept for [`take_decided`](Self::take_decided).
     pub(crate) fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
 
     /// What the scheduler said since the last call, if it is watched and was asked.
-    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
-        self.answer.take()
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_decided(&mut self, now: Instant, paths: &Paths) -> Option<Decided> {
+        let answer = self.answer.take()?;
+        let id = |index| paths.at(index).map(|path| path.id);
+        let choice = match (answer.instead, answer.decision) {
+            (Some(index), _) => Choice::Overridden { path: id(index)? },
+            (None, Decision::Send { path, data, copies }) => Choice::Send {
+                path: id(path)?,
+                data,
+                copies: copies.len(),
+            },
+            (None, Decision::Wait { until }) => Choice::Wait {
+                at_most: until.map(|until| until.saturating_duration_since(now)),
+            },
+        };
+        Some(Decided {
+            number: answer.number,
+            choice,
+            why: answer.why,
+        })
     }
 
     /// Slots up to the highest one in use; schedulers need not look at the rest.

@@ -4,13 +4,11 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent, Side};
-use tracing::Level;
 
 use crate::connection::Connection;
 use crate::crypto::{OneRttKeys, seal_long};
 use crate::frame::writer::{FrameWriter, Resent};
 use crate::ids::Transmit;
-use crate::observe::is_read_at;
 use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
@@ -182,9 +180,9 @@ impl Connection {
         };
         // RFC 9002 section 2: ack-eliciting or padded.
         sent.in_flight |= packet.pad(buf, spec.pad_to);
-        if self.is_observed() || is_read_at(Level::TRACE) {
+        if self.watch.wants_packets() {
             // Before it is protected: whoever looks may want to see the frames.
-            self.note_packet_sent(&PacketSent {
+            self.watch.on_packet_sent(&PacketSent {
                 now,
                 space: NumberSpace::on_path(spec.space, id),
                 number: packet.number,

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 
 use super::batch::Sizes;
 use super::packet::PacketSpec;
-use crate::TransportError;
 use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
@@ -16,6 +15,7 @@ use crate::path::{Addresses, Path, Paths};
 use crate::schedule::Planned;
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
 use crate::stream::Streams;
+use crate::{Observation, TransportError};
 
 /// Writes a range of a stream once more.
 type FillRange =
@@ -148,16 +148,19 @@ impl Connection {
         let planned = self
             .schedule
             .next(now, &|| idle && nothing_in_flight(paths));
-        self.note_answer(now);
-        if planned.is_none() {
-            self.heed_fault(now);
-        }
+        self.on_answer(now, planned.is_some());
         planned
     }
 
-    /// The scheduler may have broken its contract: then the connection is over, and both sides learn why.
-    fn heed_fault(&mut self, now: Instant) {
-        if let Some(fault) = self.schedule.take_fault() {
+    /// The scheduler was asked. It may have broken its contract: then the connection is over, and both sides learn why.
+    #[inline]
+    fn on_answer(&mut self, now: Instant, sends: bool) {
+        if self.watch.is_observed()
+            && let Some(decided) = self.schedule.take_decided(now, &self.paths)
+        {
+            self.watch.note(now, Observation::Decided(decided));
+        }
+        if !sends && let Some(fault) = self.schedule.take_fault() {
             tracing::error!("{fault}");
             self.fail(now, TransportError::internal(fault));
         }
@@ -263,10 +266,7 @@ impl Connection {
         let instead = self
             .schedule
             .instead(now, planned, &|| idle && nothing_in_flight(paths));
-        self.note_answer(now);
-        if instead.is_none() {
-            self.heed_fault(now);
-        }
+        self.on_answer(now, instead.is_some());
         instead
     }
 
