@@ -31,7 +31,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-10.2
         //# These states SHOULD persist for at least three times the current PTO interval as defined
         //# in [QUIC-RECOVERY].
-        let until = now + 3 * self.largest_pto();
+        let until = now + 3 * self.paths.largest_pto();
         let told = |path: &&Path| path.is_validated() || path.send_limit() > 0;
         let due = self.paths.iter().filter(told).map(|path| path.index);
         let due = due.collect();
@@ -59,7 +59,9 @@ impl Connection {
 
     /// Nothing is sent any more; datagrams on their way still find us for three PTOs.
     pub(crate) fn drain(&mut self, now: Instant, reason: ConnectionError) {
-        let was_alive = self.state.drain(now + 3 * self.largest_pto(), &reason);
+        let was_alive = self
+            .state
+            .drain(now + 3 * self.paths.largest_pto(), &reason);
         self.schedule.end();
         self.release_memory();
         if was_alive {

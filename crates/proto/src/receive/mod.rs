@@ -77,7 +77,7 @@ impl Connection {
         let pn_offset = 1 + self.endpoint_config.cids.len();
         let id = datagram.get(1..pn_offset);
         let id = id.filter(|_| self.endpoint_config.takes(datagram[0]));
-        let Some((dcid, id)) = id.and_then(|id| self.local_cids.addressed(id)) else {
+        let Some((dcid, id)) = id.and_then(|id| self.paths.local_cids().addressed(id)) else {
             return self.check_reset(arrival.now, datagram);
         };
         // Counts, decryptable or not (RFC 9000 section 8.1).
@@ -137,7 +137,7 @@ impl Connection {
     /// bytes count, decryptable or not).
     fn count_datagram(&mut self, packet: &ProtectedPacket, tuple: &FourTuple, bytes: usize) {
         let id = match packet {
-            ProtectedPacket::Short { dcid, .. } => match self.local_cids.path_of(dcid) {
+            ProtectedPacket::Short { dcid, .. } => match self.paths.local_cids().path_of(dcid) {
                 Some(id) => id,
                 None => return,
             },
@@ -201,7 +201,7 @@ impl Connection {
             }
             ProtectedPacket::Short {
                 dcid, pn_offset, ..
-            } => match self.local_cids.path_of(dcid) {
+            } => match self.paths.local_cids().path_of(dcid) {
                 Some(id) => self.on_short_packet(arrival, id, dcid, *pn_offset, bytes),
                 None => self.check_reset(arrival.now, bytes),
             },
@@ -304,7 +304,7 @@ impl Connection {
             //= specs/rfc9000.txt#section-7.2
             //# Until a packet is received from the server, the client MUST use the same Destination
             //# Connection ID value on all packets in this connection.
-            self.remote_cids.replace_initial(*scid);
+            self.paths.remote_cids_mut().replace_initial(*scid);
             self.remote_scid = *scid;
         //= specs/rfc9000.txt#section-7.2
         //# Any further changes to the Destination Connection ID are only permitted if the values
@@ -378,7 +378,7 @@ impl Connection {
         if self.handshake.one_rtt.is_none() || !ready {
             return self.keep_undecryptable(arrival, SpaceId::Data, id, bytes);
         }
-        let nonce_path = self.nonce_path(id);
+        let nonce_path = self.paths.nonce_path(id);
         let expected = match self.paths.state(id) {
             PathState::Open(path) => path.next_expected(),
             PathState::Abandoned(Some(retired)) => retired.space.next_expected(),
@@ -398,7 +398,7 @@ impl Connection {
         // Only around a key update does it matter how long old keys are kept.
         let updating = keys.keeps_previous() || phase != keys.phase();
         let pto = if updating {
-            self.largest_pto()
+            self.paths.largest_pto()
         } else {
             Duration::ZERO
         };
@@ -614,7 +614,7 @@ impl Connection {
         //# If the last 16 bytes of the datagram are identical in value to a stateless reset token,
         //# the endpoint MUST enter the draining period and not send any further packets on this
         //# connection.
-        if self.state.is_alive() && is_reset(self.remote_cids.tokens(), bytes) {
+        if self.state.is_alive() && is_reset(self.paths.remote_cids().tokens(), bytes) {
             self.drain(now, ConnectionError::Reset);
         }
     }

@@ -143,7 +143,7 @@ impl Connection {
             pn: number,
             ack_eliciting,
             ecn: arrival.ecn,
-            policy: self.ack_frequency.policy(),
+            policy: self.paths.ack_frequency().policy(),
             //= specs/rfc9000.txt#section-13.2.1
             //# An endpoint MUST acknowledge all ack-eliciting Initial and Handshake packets
             //# immediately and all ack-eliciting 0-RTT and 1-RTT packets within its advertised
@@ -163,7 +163,7 @@ impl Connection {
     /// A 1-RTT packet came: soon nothing can come with 0-RTT keys any more.
     #[cold]
     pub(super) fn schedule_early_key_discard(&mut self, now: std::time::Instant) {
-        let wait: Duration = 3 * self.largest_pto();
+        let wait: Duration = 3 * self.paths.largest_pto();
         self.handshake.early_data.discard_at(now + wait);
     }
 }

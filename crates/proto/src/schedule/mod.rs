@@ -15,9 +15,7 @@ use smallvec::SmallVec;
 
 pub(crate) use reinject::Candidate;
 
-use crate::PathId;
-use crate::congestion::Controller;
-use crate::path::{Path, PathFacts, Paths};
+use crate::path::{PathFacts, Paths};
 use crate::recovery::earlier;
 use crate::space::StreamRange;
 use crate::stream::Streams;
@@ -182,53 +180,34 @@ impl Schedule {
         &views[..used.min(views.len())]
     }
 
-    /// Brings the views of all paths up to date: those with room are offered to the scheduler again. `has_cid`: whether a
-    /// path has a connection ID of the peer.
-    pub(crate) fn refresh(
-        &mut self,
-        now: Instant,
-        paths: &mut Paths,
-        controller: &dyn Controller,
-        max_ack_delay: Duration,
-        has_cid: impl Fn(PathId) -> bool,
-    ) {
+    /// Brings the views of all paths up to date: those with room are offered to the scheduler again.
+    pub(crate) fn refresh(&mut self, now: Instant, paths: &mut Paths) {
         self.wants_streams = self.scheduler.wants_streams();
         self.exhausted = PathSet::EMPTY;
         self.used = paths.used();
-        for path in paths.iter_mut() {
-            let facts = PathFacts {
-                usable: path.may_carry_data() && has_cid(path.id),
-                max_ack_delay,
-            };
+        paths.for_each_view(|path, controller, facts| {
             let view = self.view_mut(path.index);
             path.fill_view(view, controller, facts, now);
-        }
+        });
     }
 
     /// Brings the view of one usable path up to date.
-    pub(crate) fn refresh_path(
-        &mut self,
-        now: Instant,
-        path: &mut Path,
-        controller: &dyn Controller,
-        max_ack_delay: Duration,
-    ) {
-        let facts = PathFacts {
-            usable: path.may_carry_data(),
-            max_ack_delay,
-        };
-        let view = self.view_mut(path.index);
-        path.fill_view(view, controller, facts, now);
+    pub(crate) fn refresh_path(&mut self, now: Instant, paths: &mut Paths, index: PathIndex) {
+        let max_ack_delay = paths.peer_max_ack_delay();
+        if let Some((path, controller)) = paths.with_controller(index) {
+            let facts = PathFacts {
+                usable: path.may_carry_data(),
+                max_ack_delay,
+            };
+            path.fill_view(self.view_mut(index), controller, facts, now);
+        }
     }
 
     /// Brings the view of a path up to date that has sent a packet since it was up to date.
-    pub(crate) fn refresh_sender(
-        &mut self,
-        now: Instant,
-        path: &mut Path,
-        controller: &dyn Controller,
-    ) {
-        if let Some(view) = self.views.get_mut(path.index.get()) {
+    pub(crate) fn refresh_sender(&mut self, now: Instant, paths: &mut Paths, index: PathIndex) {
+        if let Some(view) = self.views.get_mut(index.get())
+            && let Some((path, controller)) = paths.with_controller(index)
+        {
             path.fill_view_after_sending(view, controller, now);
         }
     }

@@ -123,8 +123,8 @@ impl Connection {
         //# An endpoint MUST use a connection ID associated to the same path ID as used in the
         //# packet received by the endpoint when it intends to send packets on the same path.
         let dcid = match spec.to {
-            Addresses::Current => self.remote_cids.active(id)?,
-            Addresses::Previous => self.remote_cids.for_other(id)?,
+            Addresses::Current => self.paths.remote_cids().active(id)?,
+            Addresses::Previous => self.paths.remote_cids_mut().for_other(id)?,
         };
         let path = self.paths.at(spec.path)?;
         let opened = match spec.space {
@@ -264,7 +264,7 @@ impl Connection {
             self.quic_bit.apply(first);
         }
         let Some(marks) = &packet.long else {
-            let nonce_path = self.nonce_path(id);
+            let nonce_path = self.paths.nonce_path(id);
             let Some(keys) = &mut self.handshake.one_rtt else {
                 return Err(no_keys());
             };
@@ -297,7 +297,7 @@ impl Connection {
         resent: Resent,
     ) {
         let (decision, size) = (packet.decision, packet.size);
-        let Some(path) = self.paths.at_mut(spec.path) else {
+        let Some((path, controller)) = self.paths.with_controller(spec.path) else {
             return;
         };
         if spec.origin == PacketOrigin::Close {
@@ -316,7 +316,6 @@ impl Connection {
             self.eliciting_since_received = true;
             self.idle_since = now;
         }
-        let controller = &mut *self.controller;
         if spec.space != SpaceId::Data {
             path.on_handshake_packet_sent(now, &packet, controller);
             if let Some(space) = self.spaces.get_mut(spec.space) {

@@ -32,29 +32,6 @@ impl Connection {
         self.schedule.is_copying() && self.streams.queue().in_flight > 0
     }
 
-    /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
-    /// what they could.
-    fn note_app_limited(&mut self) {
-        for path in self.paths.iter_mut() {
-            if path.space().bytes_in_flight() < self.controller.window(path.index) {
-                path.on_app_limited();
-            }
-        }
-    }
-
-    /// The scheduler leaves paths unused that could send, though data waits. That, too, says less
-    /// than what they could, unless enough is in flight to keep them busy meanwhile.
-    fn note_held_back(&mut self) {
-        for path in self.paths.iter_mut() {
-            let in_flight = path.space().bytes_in_flight();
-            if self.schedule.can_send(path.index)
-                && in_flight.saturating_mul(2) < self.controller.window(path.index)
-            {
-                path.on_app_limited();
-            }
-        }
-    }
-
     /// Packets as the scheduler decides, one by one. Those of one path leave as one batch, also if
     /// decisions alternate between paths: each path's batch is built on its own, and the batches of
     /// the other paths are handed out by the next calls.
@@ -66,14 +43,14 @@ impl Connection {
     ) -> Option<Transmit> {
         let mut waiting = self.has_scheduled_data();
         if !waiting {
-            self.note_app_limited();
+            self.paths.note_app_limited();
             // A scheduler may want to reinject even if nothing waits.
             if self.streams.queue().in_flight == 0 {
                 self.schedule.on_nothing_to_send(now);
                 return None;
             }
         }
-        self.refresh_paths(now);
+        self.schedule.refresh(now, &mut self.paths);
         self.refresh_queue(self.has_control());
         let mut transmit = None;
         if let Some(planned) = self.next_planned(now, waiting)
@@ -88,7 +65,8 @@ impl Connection {
                 return self.transmit_tail_copy(now, buf);
             }
         } else if transmit.is_none() {
-            self.note_held_back();
+            self.paths
+                .note_held_back(|path| self.schedule.can_send(path));
         }
         self.schedule.end_tail();
         transmit
@@ -120,7 +98,7 @@ impl Connection {
                 let complete = copy.path == target
                     && this.fill_ranges(w, &copy.ranges, target, Streams::fill_range_again);
                 if complete {
-                    this.mark_carried(copy.source, copy.packet, target);
+                    this.paths.mark_carried(copy.source, copy.packet, target);
                     this.schedule.on_tail_copied(&copy);
                 }
                 this.schedule.recycle(copy);
@@ -130,16 +108,6 @@ impl Connection {
             }
             w.is_ack_eliciting()
         })
-    }
-
-    /// Brings the scheduler's views of the paths up to date.
-    fn refresh_paths(&mut self, now: Instant) {
-        let max_ack_delay = self.peer_max_ack_delay();
-        let (controller, cids) = (&*self.controller, &self.remote_cids);
-        self.schedule
-            .refresh(now, &mut self.paths, controller, max_ack_delay, |id| {
-                cids.active(id).is_some()
-            });
     }
 
     /// What the scheduler wants to be sent next; `idle`: whether nothing may be in flight, for all that was sent just now.
@@ -226,9 +194,8 @@ impl Connection {
             }
             self.schedule.on_progress(&planned);
             progress = true;
-            if let Some(path) = self.paths.at_mut(planned.path) {
-                self.schedule.refresh_sender(now, path, &*self.controller);
-            }
+            self.schedule
+                .refresh_sender(now, &mut self.paths, planned.path);
             let control = self.has_control_still();
             if !control && !self.streams.can_send_data() {
                 break;
@@ -360,7 +327,7 @@ impl Connection {
         };
         let number = self.send_packet(now, &spec, buf, |this, w| {
             let owed = this.paths.at(index).map(Path::owed_ack);
-            this.fill_own_ack(w, now, index);
+            this.paths.fill_own_ack(w, now, index);
             // The view of the queue is brought up to date before each decision.
             if this.schedule.control_waits() {
                 this.fill_control(w);
@@ -448,7 +415,8 @@ impl Connection {
             if !complete {
                 break;
             }
-            self.mark_carried(candidate.source, candidate.packet, index);
+            self.paths
+                .mark_carried(candidate.source, candidate.packet, index);
             self.schedule.on_carried(index, &candidate);
         }
         wrote
@@ -480,13 +448,6 @@ impl Connection {
         true
     }
 
-    /// All of a sent packet's data is on one more path now.
-    pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
-        if let Some(path) = self.paths.at_mut(source) {
-            path.mark_carried(packet, target);
-        }
-    }
-
     /// Sends the oldest reinjection whose path has room.
     #[inline(never)]
     pub(super) fn transmit_reinjection(
@@ -495,15 +456,12 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         while let Some(copy) = self.schedule.next_reinjection() {
-            let max_ack_delay = self.peer_max_ack_delay();
-            let Some(path) = self.paths.at_mut(copy.path) else {
+            let Some(ecn) = self.paths.at(copy.path).map(Path::ecn) else {
                 continue;
             };
-            let controller = &*self.controller;
-            self.schedule
-                .refresh_path(now, path, controller, max_ack_delay);
+            self.schedule.refresh_path(now, &mut self.paths, copy.path);
             let spec = PacketSpec {
-                ecn: path.ecn(),
+                ecn,
                 origin: PacketOrigin::Copy(copy.decision),
                 ..PacketSpec::unscheduled(copy.path)
             };
@@ -514,7 +472,7 @@ impl Connection {
                 let complete = this.fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
                 let any = w.is_ack_eliciting();
                 if any && complete {
-                    this.mark_carried(copy.source, copy.packet, copy.path);
+                    this.paths.mark_carried(copy.source, copy.packet, copy.path);
                 }
                 any
             });

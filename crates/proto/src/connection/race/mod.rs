@@ -519,7 +519,7 @@ impl Connection {
         self.endpoint_events
             .push_back(EndpointEvent::RetireCidQuietly(cid, now));
         let remote = old.handshake_tuple.remote;
-        if let Some(token) = old.remote_cids.active_token(PathId::ZERO) {
+        if let Some(token) = old.paths.remote_cids().active_token(PathId::ZERO) {
             self.endpoint_events
                 .push_back(EndpointEvent::RemoveResetToken(remote, token));
         }
