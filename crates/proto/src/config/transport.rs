@@ -11,6 +11,7 @@ use super::{
     PathStart,
 };
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
+use crate::packet::MIN_RESETTABLE;
 use crate::{FourTuple, Observer, ObserverFactory, limits};
 
 /// Settings of the transport, for clients and servers.
@@ -95,6 +96,11 @@ impl TransportConfig {
 
     /// Sends a PING on each path that has been silent for this long. Default `None`: never, and so is zero. Less than 50 ms
     /// counts as 50 ms: no NAT forgets sooner. More than a day counts as a day.
+    ///
+    /// These PINGs, and the probes of a path on which nothing is acknowledged, have at least 43 bytes then. A peer that was
+    /// killed and started again with the same [`reset_key`](crate::EndpointConfig::reset_key) answers them with a stateless
+    /// reset (RFC 9000 section 10.3), which ends the connection at once; without this setting, a client that only receives
+    /// notices at its idle timeout.
     ///
     /// ```
     /// use std::time::Duration;
@@ -333,6 +339,20 @@ impl TransportConfig {
     ) -> &mut Self {
         self.path_initial_window = Some(Arc::new(window));
         self
+    }
+
+    /// To where a packet that begins at `start` and asks whether the peer is there is padded: who has lost the connection can
+    /// answer with a stateless reset then. Where the application wants to know (`keep_alive_interval`); else, such packets are
+    /// as small as they can be.
+    //= specs/rfc9000.txt#section-10.3
+    //# To achieve that end, the endpoint SHOULD ensure that all packets it sends are at least 22
+    //# bytes longer than the minimum connection ID length that it requests the peer to include in
+    //# its packets, adding PADDING frames as necessary.
+    pub(crate) fn least_question(&self, start: usize) -> usize {
+        match self.keep_alive_interval.is_some() {
+            true => start + MIN_RESETTABLE,
+            false => 0,
+        }
     }
 
     /// The window that is configured for a path over these addresses, if it has one of its own.

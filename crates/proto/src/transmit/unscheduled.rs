@@ -175,6 +175,7 @@ impl Connection {
         let repeats = timeouts > 0 && timeouts.is_multiple_of(2);
         let spec = PacketSpec {
             ecn: path.ecn(),
+            pad_to: self.config.least_question(buf.len()),
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
@@ -274,10 +275,15 @@ impl Connection {
         index: PathIndex,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let mut spec = PacketSpec::unscheduled(index);
-        if self.paths.at(index)?.wants_full_ping() {
-            spec.pad_to = buf.len() + MIN_INITIAL_DATAGRAM;
-        }
+        let full = self.paths.at(index)?.wants_full_ping();
+        let pad_to = match full {
+            true => buf.len() + MIN_INITIAL_DATAGRAM,
+            false => self.config.least_question(buf.len()),
+        };
+        let spec = PacketSpec {
+            pad_to,
+            ..PacketSpec::unscheduled(index)
+        };
         self.transmit_packet(now, &spec, buf, |this, w| {
             if let Some(path) = this.paths.at_mut(index) {
                 path.on_ping_sent();
