@@ -48,7 +48,7 @@ impl Connection {
             },
         };
         if space == SpaceId::Data && id == PathId::ZERO && self.rejected_0rtt() {
-            self.check_rejected(frame)?;
+            self.handshake.early_data.check_ack(frame)?;
         }
         let ack = ReceivedAck::new(
             frame,
@@ -59,22 +59,6 @@ impl Connection {
             self.confirmed,
         );
         self.process_ack(now, id, index, &ack)
-    }
-
-    /// The peer has rejected 0-RTT packets: an acknowledgement of packets on path 0 must not be of those.
-    #[cold]
-    fn check_rejected(&self, frame: &AckFrame<'_>) -> Result<(), TransportError> {
-        let mut ranges = frame.blocks.iter();
-        //= specs/rfc9001.txt#section-4.6.2
-        //# When 0-RTT was rejected, a client SHOULD treat receipt of an acknowledgment for a
-        //# 0-RTT packet as a connection error of type PROTOCOL_VIOLATION, if it is able to
-        //# detect the condition.
-        if ranges.any(|range| self.handshake.early_data.is_rejected_number(*range.start())) {
-            return Err(TransportError::protocol_violation(
-                "acknowledgement of a 0-RTT packet that was rejected",
-            ));
-        }
-        Ok(())
     }
 
     fn process_ack(

@@ -549,13 +549,6 @@ impl Connection {
         self.schedule.learned()
     }
 
-    /// Passes on to the scheduler what the streams noted.
-    pub(crate) fn feed_stream_events(&mut self) {
-        while let Some(event) = self.streams.poll_sched_event() {
-            self.schedule.on_stream(&event);
-        }
-    }
-
     pub(crate) fn apply_stream_parameters(&mut self) {
         self.datagrams
             .set_peer_max(self.peer.max_datagram_frame_size);

@@ -14,7 +14,7 @@ use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
 use crate::crypto::open_long;
 use crate::endpoint::EndpointEvent;
-use crate::frame::{Frame, FrameIter, Stream};
+use crate::frame::{Frame, FrameIter};
 use crate::memory::MemoryFor;
 use crate::packet::{
     LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
@@ -444,7 +444,11 @@ impl Connection {
         }
         // Parsed twice only when memory is short.
         let memory = self.streams.memory_for(now, payload.len() as u64);
-        if memory != MemoryFor::All && self.asks_for_memory(memory, &bytes[payload.clone()]) {
+        if memory != MemoryFor::All
+            && self
+                .streams
+                .lacks_memory_for(memory, &bytes[payload.clone()])
+        {
             self.totals.refused_packets += 1;
             if let Some(path) = self.paths.get_mut(id) {
                 path.on_packet_refused(now);
@@ -492,24 +496,6 @@ impl Connection {
         }
     }
 
-    /// Whether a packet has data for which there is no memory. It is not acknowledged, and so its data comes
-    /// again.
-    //= specs/rfc9000.txt#section-13.1
-    //# For STREAM frames, this means the data has been enqueued in preparation to be received by the
-    //# application protocol, but it does not require that data be delivered and consumed.
-    fn asks_for_memory(&self, memory: MemoryFor, payload: &[u8]) -> bool {
-        FrameIter::new(payload).any(|frame| match frame {
-            Ok(Frame::Stream(stream)) => !self.has_memory_for(memory, &stream),
-            _ => false,
-        })
-    }
-
-    fn has_memory_for(&self, memory: MemoryFor, stream: &Stream<'_>) -> bool {
-        let (offset, len) = (stream.offset, stream.data.len() as u64);
-        let in_order = memory == MemoryFor::InOrder && self.streams.is_in_order(stream.id, offset);
-        len == 0 || in_order || self.streams.needs_no_memory(stream.id, offset, len)
-    }
-
     /// Takes from a packet for which there is no memory that for which there is: above all the data that comes next for
     /// an application that has read all before it, and acknowledgements. The packet is not acknowledged, and so the rest comes again; what was
     /// taken changes nothing then. Without that, a sender that packs what is waited for together with other data would be
@@ -526,7 +512,7 @@ impl Connection {
         while let Some(frame) = frames.next() {
             let frame = frame?;
             let fits = match &frame {
-                Frame::Stream(stream) => self.has_memory_for(memory, stream),
+                Frame::Stream(stream) => self.streams.has_memory_for(memory, stream),
                 Frame::Ack(_) => true,
                 _ => false,
             };

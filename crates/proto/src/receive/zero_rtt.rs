@@ -76,7 +76,11 @@ impl Connection {
         }
         // As with 1-RTT packets.
         let memory = self.streams.memory_for(arrival.now, payload.len() as u64);
-        if memory != MemoryFor::All && self.asks_for_memory(memory, &bytes[payload.clone()]) {
+        if memory != MemoryFor::All
+            && self
+                .streams
+                .lacks_memory_for(memory, &bytes[payload.clone()])
+        {
             self.totals.refused_packets += 1;
             return;
         }

@@ -212,9 +212,26 @@ impl Schedule {
         }
     }
 
+    /// Tells the scheduler what the streams noted.
+    pub(crate) fn on_streams(&mut self, streams: &mut Streams) {
+        while let Some(event) = streams.poll_sched_event() {
+            self.on_stream(&event);
+        }
+    }
+
+    /// Tells the streams which paths carry what is to be sent again.
+    #[cold]
+    #[inline(never)]
+    fn tell_usable(&self, streams: &mut Streams) {
+        streams.set_usable(self.usable(), self.late());
+    }
+
     /// Brings the view of the queue up to date: O(1) but for the streams one by one, if the scheduler wants them.
     /// `control`: whether control frames or datagrams wait.
-    pub(crate) fn refresh_queue(&mut self, streams: &Streams, control: bool, paths: &Paths) {
+    pub(crate) fn refresh_queue(&mut self, streams: &mut Streams, control: bool, paths: &Paths) {
+        if streams.queue().retransmittable > 0 {
+            self.tell_usable(streams);
+        }
         let counters = streams.queue();
         let queue = &mut self.queue;
         queue.unsent = counters.unsent;

@@ -14,12 +14,8 @@ use crate::ids::Transmit;
 use crate::path::{Addresses, Path, Paths};
 use crate::schedule::Planned;
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
-use crate::stream::Streams;
+use crate::stream::{MIN_COPY_ROOM, Streams};
 use crate::{Observation, TransportError};
-
-/// Writes a range of a stream once more.
-type FillRange =
-    fn(&mut Streams, &mut FrameWriter<'_>, &StreamRange, PathIndex) -> Option<StreamRange>;
 
 impl Connection {
     /// Whether there is anything that a scheduler could send.
@@ -51,7 +47,9 @@ impl Connection {
             }
         }
         self.schedule.refresh(now, &mut self.paths);
-        self.refresh_queue(self.has_control());
+        let control = self.has_control();
+        self.schedule
+            .refresh_queue(&mut self.streams, control, &self.paths);
         let mut transmit = None;
         if let Some(planned) = self.next_planned(now, waiting)
             && (waiting || planned.data.is_copy())
@@ -96,7 +94,9 @@ impl Connection {
             // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
             while let Some(copy) = next.take() {
                 let complete = copy.path == target
-                    && this.fill_ranges(w, &copy.ranges, target, Streams::fill_range_again);
+                    && this
+                        .streams
+                        .fill_ranges(w, &copy.ranges, target, Streams::fill_range_again);
                 if complete {
                     this.paths.mark_carried(copy.source, copy.packet, target);
                     this.schedule.on_tail_copied(&copy);
@@ -206,7 +206,8 @@ impl Connection {
                 planned = again;
                 continue;
             }
-            self.refresh_queue(control);
+            self.schedule
+                .refresh_queue(&mut self.streams, control, &self.paths);
             match self.next_planned(now, false) {
                 Some(next) if waiting || next.data.is_copy() => planned = next,
                 _ => break,
@@ -371,14 +372,14 @@ impl Connection {
         self.streams.set_each_repeats(data == Data::Redundant);
         match data {
             Data::Next | Data::Retransmit => {
-                let wrote = self.fill_datagrams(w, now);
+                let wrote = self.datagrams.fill_scheduled(w, now);
                 self.streams.fill(w, data, index) || wrote
             }
-            Data::Control => self.fill_datagrams(w, now),
+            Data::Control => self.datagrams.fill_scheduled(w, now),
             Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
             Data::Reinject => self.fill_reinjected(w, index),
             Data::Redundant => {
-                let mut wrote = self.fill_datagrams(w, now);
+                let mut wrote = self.datagrams.fill_scheduled(w, now);
                 if self.streams.queue().retransmittable > 0 {
                     wrote |= self.streams.fill_again(w, index);
                 }
@@ -392,15 +393,6 @@ impl Connection {
         }
     }
 
-    fn fill_datagrams(&mut self, w: &mut FrameWriter<'_>, now: Instant) -> bool {
-        let before = w.buf.len();
-        if self.datagrams.can_send() {
-            self.datagrams.drop_oversized(None, w.capacity());
-            self.datagrams.fill(w, None, now);
-        }
-        w.buf.len() > before
-    }
-
     /// Copies of the oldest data in flight elsewhere, as much as fits.
     fn fill_reinjected(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
         let mut wrote = false;
@@ -409,7 +401,9 @@ impl Connection {
                 break;
             };
             let before = w.buf.len();
-            let complete = self.fill_ranges(w, &candidate.ranges, index, Streams::fill_range);
+            let complete =
+                self.streams
+                    .fill_ranges(w, &candidate.ranges, index, Streams::fill_range);
             wrote |= w.buf.len() > before;
             // The streams know of what was copied in part; the rest goes into the next packet.
             if !complete {
@@ -420,32 +414,6 @@ impl Connection {
             self.schedule.on_carried(index, &candidate);
         }
         wrote
-    }
-
-    /// Writes what is not acknowledged of these ranges, and what `fill` says may go on this path; true if all of it
-    /// fitted.
-    pub(super) fn fill_ranges(
-        &mut self,
-        w: &mut FrameWriter<'_>,
-        ranges: &[StreamRange],
-        index: PathIndex,
-        fill: FillRange,
-    ) -> bool {
-        for range in ranges {
-            // Piece by piece: what is acknowledged, or was here before, is left out.
-            loop {
-                if w.remaining() <= MIN_COPY_ROOM {
-                    return false;
-                }
-                let Some(written) = fill(&mut self.streams, w, range, index) else {
-                    break;
-                };
-                if written.end == range.end && written.fin == range.fin {
-                    break;
-                }
-            }
-        }
-        true
     }
 
     /// Sends the oldest reinjection whose path has room.
@@ -469,7 +437,9 @@ impl Connection {
                 continue;
             }
             let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
-                let complete = this.fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
+                let complete =
+                    this.streams
+                        .fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
                 let any = w.is_ack_eliciting();
                 if any && complete {
                     this.paths.mark_carried(copy.source, copy.packet, copy.path);
@@ -481,23 +451,6 @@ impl Connection {
             }
         }
         None
-    }
-
-    /// Which paths carry what is to be sent again.
-    #[cold]
-    #[inline(never)]
-    fn note_usable(&mut self) {
-        let (usable, late) = (self.schedule.usable(), self.schedule.late());
-        self.streams.set_usable(usable, late);
-    }
-
-    /// Brings the scheduler's view of the queue up to date. `control`: whether control frames or datagrams wait.
-    fn refresh_queue(&mut self, control: bool) {
-        if self.streams.queue().retransmittable > 0 {
-            self.note_usable();
-        }
-        self.schedule
-            .refresh_queue(&self.streams, control, &self.paths);
     }
 }
 
@@ -517,9 +470,6 @@ fn nothing_in_flight(paths: &Paths) -> bool {
         .iter()
         .all(|path| path.space().sent.scheduled() == 0 || path.is_suspect())
 }
-
-/// Less room than this is not worth a copy of stream data.
-const MIN_COPY_ROOM: usize = 40;
 
 /// The stream data among a packet's frames.
 pub(super) fn stream_ranges(frames: &[SentFrame]) -> SmallVec<[StreamRange; 2]> {
