@@ -23,6 +23,7 @@ mod crypto;
 mod datagram;
 mod endpoint;
 mod error;
+mod events;
 mod forecast;
 mod frame;
 #[cfg(any(test, feature = "__fuzzing"))]
@@ -58,13 +59,14 @@ pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl}
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
-    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionCount,
-    ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen, Incoming, RetryError,
+    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionCount, DatagramEvent,
+    Endpoint, HalfOpen, Incoming, RetryError,
 };
 pub use error::{
     ApplicationClose, AttemptError, ConnectionClose, ConnectionError, Escaped, FailedAttempt,
     PathError, PathErrorCode, TransportError,
 };
+pub use events::{ConnectionEvent, EndpointEvent};
 pub use forecast::ThroughputForecast;
 pub use handshake::SessionMemory;
 pub use ids::{ConnectionHandle, FourTuple, Transmit};

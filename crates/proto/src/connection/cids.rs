@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::Connection;
 use crate::cid::{OnNew, Rotation};
-use crate::endpoint::EndpointEvent;
+use crate::events::EndpointEvent;
 use crate::frame::{NewConnectionId, RetireConnectionId};
 use crate::path::PathState;
 use crate::{Event, PathEvent, PathId, TransportError, limits};

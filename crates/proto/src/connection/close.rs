@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Connection, Event};
 use crate::closing::{CloseFrame, Remains};
-use crate::endpoint::EndpointEvent;
+use crate::events::EndpointEvent;
 use crate::path::Path;
 use crate::{ApplicationClose, ConnectionClose, ConnectionError, Observation, TransportError};
 

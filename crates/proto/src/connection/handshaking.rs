@@ -7,7 +7,7 @@ use mpquic_sched_core::{PathUpdateKind, Side, TransportErrorCode};
 
 use super::{Connection, Event};
 use crate::config::PathStart;
-use crate::endpoint::EndpointEvent;
+use crate::events::EndpointEvent;
 use crate::handshake::Progress;
 use crate::space::SpaceId;
 use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};

@@ -7,9 +7,8 @@ use std::time::Instant;
 use mpquic_sched_core::{PathIndex, PathUpdateKind, Side};
 
 use super::{Connection, Event};
-use crate::endpoint::EndpointEvent;
+use crate::events::{DatagramMeta, EndpointEvent};
 use crate::path::{ALL, NetworkPath, Path, Proof, Unanswered};
-use crate::receive::DatagramMeta;
 use crate::recovery::later;
 use crate::space::SpaceId;
 use crate::{ConnectionError, FourTuple, PathError, PathErrorCode, PathEvent, PathId};

@@ -8,7 +8,7 @@ use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 use super::{Connection, Event, memory_key};
 use crate::closing::CloseFrame;
 use crate::config::PathStart;
-use crate::endpoint::EndpointEvent;
+use crate::events::EndpointEvent;
 use crate::path::{Epoch, NetworkPath, Path, PathState, RetiredPath};
 use crate::space::PacketSpace;
 use crate::{

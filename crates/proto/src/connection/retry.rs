@@ -7,8 +7,8 @@ use mpquic_sched_core::{ConnectionId, Side};
 use super::Connection;
 use crate::PathId;
 use crate::crypto::{initial_keys, verify_retry_tag};
+use crate::events::DatagramMeta;
 use crate::limits;
-use crate::receive::DatagramMeta;
 use crate::space::{SentFrame, SpaceId};
 
 /// The Retry that the client acted on.

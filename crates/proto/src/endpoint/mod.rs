@@ -28,9 +28,7 @@ mod tests;
 pub use accept::{AcceptJob, AcceptOutcome, Accepted};
 pub use census::ConnectionCount;
 pub(crate) use census::{Census, Counted};
-pub use event::{
-    AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent, RetryError,
-};
+pub use event::{AcceptError, ConnectError, DatagramEvent, RetryError};
 pub use half_open::HalfOpen;
 pub use incoming::Incoming;
 pub(crate) use incoming::{AddressProof, Attempt};
@@ -61,6 +59,7 @@ use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
 use crate::closing::Remains;
 use crate::connection::Setup;
+use crate::events::{ConnectionEvent, EndpointEvent};
 use crate::memory::{Memory, MemoryUse};
 use crate::packet::{Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};
 use crate::token::AddressTokens;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, PathStatus};
 
-use super::DatagramMeta;
 use crate::connection::{Connection, Event};
+use crate::events::DatagramMeta;
 use crate::frame::{Frame, FrameIter, Stream};
 use crate::packet::PacketType;
 use crate::path::PathState;

@@ -8,12 +8,12 @@ mod zero_rtt;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
+use mpquic_sched_core::{ConnectionId, Side};
 
 use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
 use crate::crypto::open_long;
-use crate::endpoint::EndpointEvent;
+use crate::events::{DatagramMeta, EndpointEvent};
 use crate::frame::{Frame, FrameIter};
 use crate::memory::MemoryFor;
 use crate::packet::{
@@ -25,31 +25,6 @@ use crate::space::SpaceId;
 use crate::{
     ConnectionError, FourTuple, NumberSpace, Observation, PacketReceived, PathId, TransportError,
 };
-
-/// Where a datagram came from, and when.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DatagramMeta {
-    pub(crate) now: Instant,
-    /// When it came: before `now` if it had to wait for keys.
-    pub(crate) received: Instant,
-    pub(crate) tuple: FourTuple,
-    pub(crate) ecn: Option<EcnCodepoint>,
-    /// UDP payload bytes.
-    pub(crate) bytes: usize,
-}
-
-impl DatagramMeta {
-    /// Of datagrams that are here now; their sizes are to be filled in.
-    pub(crate) const fn new(now: Instant, tuple: FourTuple, ecn: Option<EcnCodepoint>) -> Self {
-        Self {
-            now,
-            received: now,
-            tuple,
-            ecn,
-            bytes: 0,
-        }
-    }
-}
 
 /// A decrypted packet, its frames still to be read.
 struct Opened {

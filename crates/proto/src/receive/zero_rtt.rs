@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use mpquic_sched_core::ConnectionId;
 
-use super::DatagramMeta;
 use crate::connection::Connection;
 use crate::crypto::open_long;
+use crate::events::DatagramMeta;
 use crate::frame::{Frame, FrameIter};
 use crate::memory::MemoryFor;
 use crate::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};

@@ -18,7 +18,7 @@ use self::copies::Copies;
 use super::{Connection, Event, memory_key};
 use crate::cid::ResetKey;
 use crate::closing::CloseFrame;
-use crate::endpoint::{ConnectionEvent, EndpointEvent};
+use crate::events::{ConnectionEvent, EndpointEvent};
 use crate::memory::Memory;
 use crate::packet::{Invariant, parse_invariant};
 use crate::path::{Epoch, Path};
