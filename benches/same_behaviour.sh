@@ -28,9 +28,9 @@ build() {
     [[ -n ${PROGRAMS:-} ]] && return
     PROGRAMS=$out/programs
     mkdir "$PROGRAMS"
-    cargo test -q --locked -p mpquic-workspace -p mpquic-sim --test random_scenarios --test stack --bin mpquic-lab \
-        --no-run --message-format=json >"$out/build"
-    cargo build -q --locked -p mpquic-workspace -p mpquic-sim --bin mpquic-lab --message-format=json >>"$out/build"
+    # With a test of mpquic-sim, so that its programs are built: as the tests build them, and once.
+    cargo test -q --locked --workspace --test random_scenarios --test stack --test relay --no-run \
+        --message-format=json >"$out/build"
     local name path
     for name in mpquic-lab random_scenarios stack; do
         path=$(grep -oE "\"executable\":\"[^\"]*/$name(-[0-9a-f]{16})?\"" "$out/build" | tail -n 1 | cut -d '"' -f 4)
