@@ -91,7 +91,7 @@ impl Connection {
             self.handshake.undecryptable.bytes(),
             limits::MAX_UNDECRYPTABLE_BYTES + further * limits::MAX_UNDECRYPTABLE_FURTHER_PACKET,
         );
-        let (retiring, most_held) = self.remote_cids.sizes();
+        let (retiring, most_held) = self.paths.remote_cids().sizes();
         tell(
             "connection IDs to retire",
             retiring,
@@ -102,7 +102,7 @@ impl Connection {
             most_held,
             limits::ACTIVE_CONNECTION_ID_LIMIT as usize,
         );
-        let (path_ids, most_issued) = self.local_cids.sizes();
+        let (path_ids, most_issued) = self.paths.local_cids().sizes();
         tell(
             "path IDs with connection IDs of ours",
             path_ids,

@@ -15,6 +15,7 @@
 extern crate self as mpquic_proto;
 
 mod cid;
+mod closing;
 pub mod config;
 pub mod congestion;
 mod connection;
@@ -22,6 +23,7 @@ mod crypto;
 mod datagram;
 mod endpoint;
 mod error;
+mod events;
 mod forecast;
 mod frame;
 #[cfg(any(test, feature = "__fuzzing"))]
@@ -48,6 +50,7 @@ mod transmit;
 mod transport_parameters;
 
 pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError, Steering, SteeringPiece};
+pub use closing::Remains;
 pub use config::{
     AckFrequencyConfig, CarefulResumeConfig, ClientConfig, ConfigError, EndpointConfig, PathStart,
     RaceConfig, Reconnaissance, ServerConfig, TransportConfig, ValidationTokenConfig,
@@ -56,14 +59,14 @@ pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl}
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
-    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionCount,
-    ConnectionEvent, DatagramEvent, Endpoint, EndpointEvent, HalfOpen, Incoming, Remains,
-    RetryError,
+    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionCount, DatagramEvent,
+    Endpoint, HalfOpen, Incoming, RetryError,
 };
 pub use error::{
     ApplicationClose, AttemptError, ConnectionClose, ConnectionError, Escaped, FailedAttempt,
     PathError, PathErrorCode, TransportError,
 };
+pub use events::{ConnectionEvent, EndpointEvent};
 pub use forecast::ThroughputForecast;
 pub use handshake::SessionMemory;
 pub use ids::{ConnectionHandle, FourTuple, Transmit};

@@ -11,6 +11,7 @@ use super::{
     PathStart,
 };
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
+use crate::packet::MIN_RESETTABLE;
 use crate::{FourTuple, Observer, ObserverFactory, limits};
 
 /// Settings of the transport, for clients and servers.
@@ -338,6 +339,20 @@ impl TransportConfig {
     ) -> &mut Self {
         self.path_initial_window = Some(Arc::new(window));
         self
+    }
+
+    /// To where a packet that begins at `start` and asks whether the peer is there is padded: who has lost the connection can
+    /// answer with a stateless reset then. Where the application wants to know (`keep_alive_interval`); else, such packets are
+    /// as small as they can be.
+    //= specs/rfc9000.txt#section-10.3
+    //# To achieve that end, the endpoint SHOULD ensure that all packets it sends are at least 22
+    //# bytes longer than the minimum connection ID length that it requests the peer to include in
+    //# its packets, adding PADDING frames as necessary.
+    pub(crate) fn least_question(&self, start: usize) -> usize {
+        match self.keep_alive_interval.is_some() {
+            true => start + MIN_RESETTABLE,
+            false => 0,
+        }
     }
 
     /// The window that is configured for a path over these addresses, if it has one of its own.

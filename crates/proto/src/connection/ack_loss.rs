@@ -1,18 +1,15 @@
 //! What becomes of sent packets: acknowledged, lost, offered elsewhere. Paths judge the packets; here each frame's owner
 //! learns what became of the frame.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind, Side};
-use tracing::Level;
+use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind};
 
 use super::Connection;
 use crate::frame::AckFrame;
-use crate::observe::is_read_at;
-use crate::path::{Path, PathAck, PathState, ReceivedAck, SettledPackets};
-use crate::recovery::PathsInUse;
+use crate::path::{ALL, Path, PathAck, PathState, ReceivedAck, SettledPackets};
 use crate::space::{SentFrame, SpaceId};
-use crate::{Event, NumberSpace, PathEvent, PathId, TransportError};
+use crate::{Event, NumberSpace, Observation, PathEvent, PathId, TransportError};
 
 /// A PATH_ACK came for a path that is not open.
 #[cold]
@@ -41,7 +38,7 @@ impl Connection {
             //= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
             //# Endpoints MUST still process ACK frames that acknowledge 0-RTT packets or 1-RTT
             //# packets.
-            SpaceId::Data => match self.path_of_frame(frame.path)? {
+            SpaceId::Data => match self.paths.of_frame(frame.path)? {
                 PathState::Open(path) => (path.id, path.index),
                 closed => return ack_of_closed(&closed),
             },
@@ -51,53 +48,17 @@ impl Connection {
             },
         };
         if space == SpaceId::Data && id == PathId::ZERO && self.rejected_0rtt() {
-            self.check_rejected(frame)?;
+            self.handshake.early_data.check_ack(frame)?;
         }
-        let max_ack_delay = self.peer_max_ack_delay();
-        let ack = ReceivedAck {
+        let ack = ReceivedAck::new(
             frame,
             space,
-            delay: self.ack_delay(space, frame, max_ack_delay),
-            max_ack_delay,
-            // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
-            resets_backoff: space != SpaceId::Initial || self.side == Side::Server,
-        };
+            self.side,
+            self.peer.ack_delay_exponent,
+            self.paths.peer_max_ack_delay(),
+            self.confirmed,
+        );
         self.process_ack(now, id, index, &ack)
-    }
-
-    /// The peer has rejected 0-RTT packets: an acknowledgement of packets on path 0 must not be of those.
-    #[cold]
-    fn check_rejected(&self, frame: &AckFrame<'_>) -> Result<(), TransportError> {
-        let mut ranges = frame.blocks.iter();
-        //= specs/rfc9001.txt#section-4.6.2
-        //# When 0-RTT was rejected, a client SHOULD treat receipt of an acknowledgment for a
-        //# 0-RTT packet as a connection error of type PROTOCOL_VIOLATION, if it is able to
-        //# detect the condition.
-        if ranges.any(|range| self.handshake.early_data.is_rejected_number(*range.start())) {
-            return Err(TransportError::protocol_violation(
-                "acknowledgement of a 0-RTT packet that was rejected",
-            ));
-        }
-        Ok(())
-    }
-
-    /// What the ACK Delay field says, as far as it is to be believed.
-    fn ack_delay(&self, space: SpaceId, frame: &AckFrame<'_>, max_ack_delay: Duration) -> Duration {
-        // RFC 9002 section 5.3: the delay of Initial and Handshake acknowledgements is ignored.
-        if space != SpaceId::Data {
-            return Duration::ZERO;
-        }
-        let exponent = u32::from(self.peer.ack_delay_exponent);
-        let micros = frame.delay.checked_shl(exponent).unwrap_or(u64::MAX);
-        let delay = Duration::from_micros(micros.min(1 << 40));
-        //= specs/rfc9002.txt#section-5.3
-        //# * MUST use the lesser of the acknowledgment delay and the peer's max_ack_delay after the
-        //# handshake is confirmed; and
-        if self.confirmed {
-            delay.min(max_ack_delay)
-        } else {
-            delay
-        }
     }
 
     fn process_ack(
@@ -107,10 +68,9 @@ impl Connection {
         index: PathIndex,
         ack: &ReceivedAck<'_, '_>,
     ) -> Result<(), TransportError> {
-        let Some(path) = self.paths.at_mut(index) else {
+        let Some((path, controller)) = self.paths.with_controller(index) else {
             return Ok(());
         };
-        let controller = &mut *self.controller;
         let settled = &mut self.settled;
         let outcome = match ack.space {
             SpaceId::Data => path.on_ack(now, ack, controller, settled)?,
@@ -123,11 +83,10 @@ impl Connection {
             return Ok(());
         };
         let mut acked = std::mem::take(&mut self.settled.acked);
-        if self.is_observed() {
-            self.note_acked(now, NumberSpace::on_path(ack.space, id), &acked);
-        }
+        self.watch
+            .on_acked(now, NumberSpace::on_path(ack.space, id), &acked);
         // Before writers are told that there is room again.
-        self.fit_send_buffer();
+        self.streams.set_worthwhile(self.paths.worth_buffering());
         for (_, packet) in &acked {
             let mut contiguous = 0;
             for frame in &packet.frames {
@@ -155,7 +114,9 @@ impl Connection {
         if !self.settled.lost.is_empty() {
             self.on_settled_lost(now, index, ack.space);
         }
-        self.note_metrics(now, index);
+        self.watch.on_metrics(now, || {
+            Some(self.paths.at(index)?.metrics(self.paths.controller()))
+        });
         Ok(())
     }
 
@@ -181,10 +142,10 @@ impl Connection {
         if keys.is_some_and(|keys| keys.awaits_ack() || keys.update_due()) {
             self.on_keys_acked(now, id, ack);
         }
-        if self.ack_frequency.is_wanted() && self.state.is_established() {
-            self.update_ack_frequency();
+        if self.paths.ack_frequency().is_wanted() && self.state.is_established() {
+            self.paths.update_ack_frequency();
         }
-        self.on_heard(now);
+        self.paths.on_heard(now);
         if outcome.recovered {
             self.on_recovered(now, id, index);
         }
@@ -193,7 +154,7 @@ impl Connection {
     /// The first packets of the current keys were acknowledged, or these are used up.
     #[cold]
     fn on_keys_acked(&mut self, now: Instant, id: PathId, ack: &ReceivedAck<'_, '_>) {
-        let (nonce_path, pto) = (self.nonce_path(id), self.largest_pto());
+        let (nonce_path, pto) = (self.paths.nonce_path(id), self.paths.largest_pto());
         let Some(keys) = &mut self.handshake.one_rtt else {
             return;
         };
@@ -202,7 +163,9 @@ impl Connection {
         //# Endpoints MUST initiate a key update before sending more protected packets than
         //# the confidentiality limit for the selected AEAD permits.
         if keys.update_due() && self.confirmed && keys.initiate_update(now) {
-            self.note_key_update(now, false);
+            let (phase, by_peer) = (keys.updates(), false);
+            self.watch
+                .note(now, Observation::KeyUpdate { phase, by_peer });
         }
     }
 
@@ -214,28 +177,6 @@ impl Connection {
         self.events
             .push_back(Event::Path(PathEvent::Recovered { id }));
         self.tell_scheduler(now, index, PathUpdateKind::Recovered);
-    }
-
-    /// What the peer is asked for by way of acknowledgements has to suit all paths.
-    #[inline(never)]
-    fn update_ack_frequency(&mut self) {
-        let mut least: Option<PathsInUse> = None;
-        for path in self.paths.iter() {
-            if !path.is_validated() || path.is_suspect() || path.space().bytes_in_flight() == 0 {
-                continue;
-            }
-            let rtt = path.rtt().smoothed();
-            let window = self.controller.window(path.index) / u64::from(path.mtu());
-            least = Some(
-                least.map_or(PathsInUse { rtt, window }, |least| PathsInUse {
-                    rtt: least.rtt.min(rtt),
-                    window: least.window.min(window),
-                }),
-            );
-        }
-        if let Some(paths) = least {
-            self.ack_frequency.update(paths);
-        }
     }
 
     /// The owner of a frame learns that it arrived on this path. Returns stream bytes that became contiguous by it.
@@ -265,14 +206,6 @@ impl Connection {
                     space.received.discard_below(largest + 1);
                 }
             }
-            SentFrame::NewConnectionId { path, sequence } => {
-                self.local_cids.on_acked(path, sequence);
-            }
-            SentFrame::RetireConnectionId { path, sequence } => {
-                self.remote_cids.on_acked(path, sequence);
-            }
-            SentFrame::AckFrequency(sequence) => self.ack_frequency.on_acked(sequence),
-            SentFrame::PathAbandon(id) => self.paths.abandons_mut().on_acked(id),
             SentFrame::ResetStream(_)
             | SentFrame::StopSending(_)
             | SentFrame::MaxData
@@ -286,7 +219,11 @@ impl Connection {
                     tokens.on_acked(number);
                 }
             }
-            SentFrame::PathChallenge(token) => self.on_challenge_settled(path, token),
+            SentFrame::PathChallenge(token) => self.paths.on_challenge_settled(path, token),
+            SentFrame::NewConnectionId { .. }
+            | SentFrame::RetireConnectionId { .. }
+            | SentFrame::AckFrequency(_)
+            | SentFrame::PathAbandon(_) => self.paths.on_control_acked(frame),
             SentFrame::Stream(_)
             | SentFrame::HandshakeDone
             | SentFrame::Datagram { .. }
@@ -306,8 +243,12 @@ impl Connection {
         space: SpaceId,
         settled: &SettledPackets,
     ) {
-        if !settled.lost.is_empty() && (self.is_observed() || is_read_at(Level::DEBUG)) {
-            self.note_lost(now, index, space, settled, false);
+        if !settled.lost.is_empty()
+            && self.watch.wants_losses()
+            && let Some(id) = self.paths.at(index).map(|path| path.id)
+        {
+            let space = NumberSpace::on_path(space, id);
+            self.watch.on_lost(now, id, space, &settled.lost);
         }
         for (_, packet) in &settled.lost {
             self.totals.lost_packets += u64::from(!packet.mtu_probe);
@@ -335,14 +276,8 @@ impl Connection {
                     self.schedule.on_copy_lost();
                 }
             }
-            SentFrame::PathChallenge(token) => self.on_challenge_settled(path, token),
+            SentFrame::PathChallenge(token) => self.paths.on_challenge_settled(path, token),
             _ => self.repeat_control(space, frame),
-        }
-    }
-
-    fn on_challenge_settled(&mut self, path: PathIndex, token: u64) {
-        if let Some(path) = self.paths.at_mut(path) {
-            path.on_challenge_settled(token);
         }
     }
 
@@ -351,12 +286,6 @@ impl Connection {
         match *frame {
             SentFrame::Crypto { start, end } => {
                 self.handshake.stream(space).on_lost(start, end);
-            }
-            SentFrame::NewConnectionId { path, sequence } => {
-                self.local_cids.on_lost(path, sequence);
-            }
-            SentFrame::RetireConnectionId { path, sequence } => {
-                self.remote_cids.on_lost(path, sequence);
             }
             SentFrame::ResetStream(_)
             | SentFrame::StopSending(_)
@@ -369,36 +298,19 @@ impl Connection {
             //= specs/rfc9000.txt#section-13.3
             //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.
             SentFrame::HandshakeDone => self.handshake_done_pending = true,
-            SentFrame::AckFrequency(sequence) => self.ack_frequency.on_lost(sequence),
             SentFrame::NewToken(number) => {
                 if let Some(tokens) = &mut self.new_tokens {
                     tokens.on_lost(number);
                 }
             }
-            //= specs/rfc10069-draft.md#path-abandon-frame
-            //# If a packet containing a PATH_ABANDON frame is considered lost, the peer SHOULD
-            //# repeat it.
-            SentFrame::PathAbandon(id) => self.paths.abandons_mut().on_lost(id),
-            SentFrame::PathStatus { path, sequence } => {
-                if let Some(path) = self.paths.get_mut(path) {
-                    path.status_mut().on_lost(sequence);
-                }
-            }
-            SentFrame::MaxPathId(max) => {
-                if let Some(limits) = &mut self.path_limits {
-                    limits.on_max_path_id_lost(max);
-                }
-            }
-            SentFrame::PathsBlocked(max) => {
-                if let Some(limits) = &mut self.path_limits {
-                    limits.on_paths_blocked_lost(max);
-                }
-            }
-            SentFrame::PathCidsBlocked(path) => {
-                if let Some(limits) = &mut self.path_limits {
-                    limits.on_cids_blocked_lost(path);
-                }
-            }
+            SentFrame::NewConnectionId { .. }
+            | SentFrame::RetireConnectionId { .. }
+            | SentFrame::AckFrequency(_)
+            | SentFrame::PathAbandon(_)
+            | SentFrame::PathStatus { .. }
+            | SentFrame::MaxPathId(_)
+            | SentFrame::PathsBlocked(_)
+            | SentFrame::PathCidsBlocked(_) => self.paths.on_control_lost(frame),
             // RFC 9000 section 13.3: newer acknowledgements replace old ones, challenges have their
             // own timer, datagrams are not repeated.
             SentFrame::Stream(_)
@@ -410,15 +322,15 @@ impl Connection {
 
     /// The loss timer of the Initial or Handshake space has come.
     pub(super) fn on_handshake_loss_timeout(&mut self, now: Instant, space_id: SpaceId) {
-        let max_ack_delay = self.peer_max_ack_delay();
+        let max_ack_delay = self.paths.peer_max_ack_delay();
         let mut settled = std::mem::take(&mut self.settled);
-        if let (Some(space), Some(path)) = (
-            self.spaces.get_mut(space_id),
-            self.paths.get_mut(PathId::ZERO),
-        ) {
-            let (controller, lost) = (&mut *self.controller, &mut settled.lost);
+        let index = self.paths.get(PathId::ZERO).map(|path| path.index);
+        if let Some(index) = index
+            && let Some(space) = self.spaces.get_mut(space_id)
+            && let Some((path, controller)) = self.paths.with_controller(index)
+        {
+            let lost = &mut settled.lost;
             path.on_handshake_loss_timeout(now, space, space_id, max_ack_delay, controller, lost);
-            let index = path.index;
             self.on_packets_lost(now, index, space_id, &settled);
             settled.lost.clear();
         }
@@ -433,7 +345,7 @@ impl Connection {
         //# When an endpoint finally deletes all state associated with the path, the packets sent
         //# over the path and not yet acknowledged MUST be considered lost.
         path.drain_in_flight(&mut settled.lost);
-        self.note_given_up(now, path.id, &settled);
+        self.watch.on_given_up(now, path.id, &settled.lost);
         for (_, packet) in settled.lost.drain(..) {
             for frame in &packet.frames {
                 self.on_frame_lost(SpaceId::Data, frame, path.index);
@@ -449,21 +361,31 @@ impl Connection {
         self.settled = settled;
     }
 
-    /// RFC 9002 section 6.2.4: on the only path there is, a probe carries again what a lost packet may
-    /// have carried. Control frames are queued again; stream data is copied when the probe is built.
-    pub(super) fn repeat_oldest_control(&mut self, id: PathId) {
-        for frame in &self.frames_in_flight(id, 2) {
-            self.repeat_control(SpaceId::Data, frame);
+    /// A path is in trouble: what it has in flight becomes sendable on the other paths, and stays in flight here until
+    /// acknowledged or lost.
+    pub(super) fn on_suspect(&mut self, now: Instant, id: PathId, index: PathIndex) {
+        self.streams.set_suspects(self.paths.suspects());
+        let packets = self.paths.on_suspect(now, index, self.totals.sent_bytes);
+        self.offer_in_flight(index, packets);
+        self.events
+            .push_back(Event::Path(PathEvent::Suspect { id }));
+        self.tell_scheduler(now, index, PathUpdateKind::Suspect);
+    }
+
+    /// A path can be used that could not before: what had nowhere to go until now is offered.
+    pub(super) fn offer_stranded(&mut self, now: Instant) {
+        for index in self.paths.stranded(now) {
+            self.offer_in_flight(index, ALL);
         }
     }
 
-    /// Whether data can go on another path than this one.
-    pub(crate) fn has_other_usable(&self, index: PathIndex) -> bool {
-        self.paths.iter().any(|path| {
-            path.index != index
-                && path.is_validated()
-                && !path.is_suspect()
-                && self.has_cid(path.id)
-        })
+    /// Queues the frames of the oldest packets in flight on a path again, without giving the packets up.
+    pub(super) fn offer_in_flight(&mut self, index: PathIndex, packets: usize) {
+        for frame in &self.paths.frames_in_flight(index, packets) {
+            match frame {
+                SentFrame::Stream(range) => self.streams.make_sendable(range),
+                _ => self.repeat_control(SpaceId::Data, frame),
+            }
+        }
     }
 }

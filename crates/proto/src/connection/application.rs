@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_sched_core::{Dir, PathSet, PathStatus, StreamHints, StreamId, VarInt};
+use mpquic_sched_core::{Dir, PathSet, StreamHints, StreamId, VarInt};
 use rustls::pki_types::CertificateDer;
 
-use super::{CloseFrame, Connection};
+use super::Connection;
+use crate::closing::CloseFrame;
 use crate::config::MIN_WINDOW;
 use crate::datagram::Route;
-use crate::path::Path;
 use crate::{
     ApplicationClose, Chunk, ClosedStream, ConnectionError, DatagramOptions, FinishError,
     ReadError, SendDatagramError, ThroughputForecast, WriteError,
@@ -49,7 +49,7 @@ impl Connection {
 
     /// Why the connection ended, if it has.
     pub fn lost_reason(&self) -> Option<&ConnectionError> {
-        self.lost_reason.as_ref()
+        self.state.lost_reason()
     }
 
     /// The application protocol that ALPN selected.
@@ -134,7 +134,7 @@ impl Connection {
     /// What the connection may be expected to carry: by what it carried lately.
     pub fn forecast(&self) -> ThroughputForecast {
         let usable = self.paths.iter().filter(|path| !path.is_suspect());
-        let rates = usable.map(|path| path.stats(&*self.controller).delivery_rate);
+        let rates = usable.map(|path| path.stats(self.paths.controller()).delivery_rate);
         let send: u64 = rates.sum();
         let (receive, receive_low) = self.receive_rate.forecast();
         ThroughputForecast {
@@ -294,25 +294,11 @@ impl Connection {
                 let path = path.ok_or(SendDatagramError::PathNotOpen)?;
                 Some(PathSet::only(path.index))
             }
-            Route::AllPaths => Some(self.best_paths()),
+            Route::AllPaths => Some(self.paths.best()),
         };
         let room = self.datagram_room();
         self.datagrams
             .send(data, paths, options.deadline, drop, room)
-    }
-
-    /// The paths that a scheduler is offered: available before backup, healthy before suspect, and validated before the
-    /// rest. Never empty on a connection that lives.
-    fn best_paths(&self) -> PathSet {
-        let standing = |path: &Path| {
-            let usable = path.is_validated() && self.has_cid(path.id);
-            let backup = path.status().effective() == PathStatus::Backup;
-            (!usable, path.is_suspect(), backup)
-        };
-        let best = self.paths.iter().map(standing).min();
-        let paths = self.paths.iter();
-        let paths = paths.filter(|path| Some(standing(path)) == best);
-        paths.map(|path| path.index).collect()
     }
 
     /// Returns the oldest received datagram, and removes it.

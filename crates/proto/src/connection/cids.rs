@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::Connection;
 use crate::cid::{OnNew, Rotation};
-use crate::endpoint::EndpointEvent;
+use crate::events::EndpointEvent;
 use crate::frame::{NewConnectionId, RetireConnectionId};
 use crate::path::PathState;
 use crate::{Event, PathEvent, PathId, TransportError, limits};
@@ -23,7 +23,7 @@ impl Connection {
             .peer
             .active_connection_id_limit
             .min(limits::MAX_ISSUED_CIDS_PER_PATH);
-        let last = match &self.path_limits {
+        let last = match self.paths.limits() {
             Some(limits) => limits.issue_max(self.paths.largest_used()),
             None => PathId::ZERO,
         };
@@ -46,7 +46,7 @@ impl Connection {
     /// established, nor for paths of which the peer has not retired those of the last time.
     pub fn replace_connection_ids(&mut self) {
         if self.state.is_established() {
-            self.local_cids.replace_all();
+            self.paths.local_cids_mut().replace_all();
             self.issue_cids();
         }
     }
@@ -54,7 +54,7 @@ impl Connection {
     /// Issues connection IDs for the first further paths before the handshake is complete, so that a client has them
     /// when it is. Only a server does it: it has 1-RTT keys a round trip before the client can use them.
     pub(crate) fn issue_early_cids(&mut self) {
-        let Some(limits) = &self.path_limits else {
+        let Some(limits) = self.paths.limits() else {
             return;
         };
         let last = limits.usable_max().0.min(limits::MAX_PATH_IDS_ISSUED_EARLY);
@@ -66,17 +66,17 @@ impl Connection {
 
     /// Issues what a path ID lacks of this many connection IDs.
     fn issue_cids_of(&mut self, id: PathId, wanted: u64) {
-        for _ in 0..self.local_cids.needed(id, wanted) {
+        for _ in 0..self.paths.local_cids().needed(id, wanted) {
             let cid = self.cid_generator.generate(&mut self.rng);
             let token = self.reset_key.token(&cid);
             self.endpoint_events.push_back(EndpointEvent::AddCid(cid));
-            self.local_cids.issue(id, cid, token);
+            self.paths.local_cids_mut().issue(id, cid, token);
         }
     }
 
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
     pub(crate) fn on_new_cid(&mut self, frame: &NewConnectionId) -> Result<(), TransportError> {
-        let id = match self.path_of_frame(frame.path)? {
+        let id = match self.paths.of_frame(frame.path)? {
             //= specs/rfc10069-draft.md#frames
             //# If an endpoint receives a multipath-specific frame with a path ID that it cannot
             //# process anymore (e.g., because the path might have been abandoned), it MUST silently
@@ -85,8 +85,8 @@ impl Connection {
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
         };
-        let had_any = self.has_cid(id) || self.remote_cids.has_unused(id);
-        let outcome = self.remote_cids.on_new(
+        let had_any = self.paths.has_cid(id) || self.paths.remote_cids().has_unused(id);
+        let outcome = self.paths.remote_cids_mut().on_new(
             id,
             frame.sequence,
             frame.retire_prior_to,
@@ -100,7 +100,7 @@ impl Connection {
             // The client opened the path before its connection IDs for it arrived.
             self.activate_cid(id);
         } else if !had_any {
-            if let Some(limits) = &mut self.path_limits {
+            if let Some(limits) = self.paths.limits_mut() {
                 limits.on_cid(id);
             }
             self.announce_available();
@@ -114,7 +114,7 @@ impl Connection {
         frame: &RetireConnectionId,
         dcid: &mpquic_sched_core::ConnectionId,
     ) -> Result<(), TransportError> {
-        let id = match self.path_of_frame(frame.path)? {
+        let id = match self.paths.of_frame(frame.path)? {
             PathState::Abandoned(_) => return Ok(()),
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
@@ -124,7 +124,11 @@ impl Connection {
         //# new connection IDs for that path, if still open, using PATH_NEW_CONNECTION_ID frames.
         //= specs/rfc9000.txt#section-5.1.1
         //# An endpoint SHOULD supply a new connection ID when the peer retires a connection ID.
-        if let Some(cid) = self.local_cids.retire(id, frame.sequence, dcid)? {
+        if let Some(cid) = self
+            .paths
+            .local_cids_mut()
+            .retire(id, frame.sequence, dcid)?
+        {
             self.endpoint_events
                 .push_back(EndpointEvent::RetireCid(cid));
         }
@@ -134,7 +138,7 @@ impl Connection {
 
     /// Takes the first connection ID of the peer for this path into use, unless one is.
     pub(crate) fn activate_cid(&mut self, id: PathId) {
-        if let Some(rotation) = self.remote_cids.activate(id) {
+        if let Some(rotation) = self.paths.remote_cids_mut().activate(id) {
             self.apply_rotation(id, rotation);
         }
     }
@@ -164,23 +168,12 @@ impl Connection {
         }
     }
 
-    /// Whether the path ID can carry packets: open, with a connection ID of the peer.
-    pub(crate) fn has_cid(&self, id: PathId) -> bool {
-        self.remote_cids.active(id).is_some()
-    }
-
     /// Tells the application, on clients, that a path can be opened now; once per path.
     pub(crate) fn announce_available(&mut self) {
         if !self.may_open_paths() {
             return;
         }
-        let Some(limits) = &mut self.path_limits else {
-            return;
-        };
-        if let Some(next) = self.paths.next_unused(limits.usable_max())
-            && self.remote_cids.has_unused(next)
-            && limits.announce(next)
-        {
+        if let Some(next) = self.paths.take_available() {
             self.events
                 .push_back(Event::Path(PathEvent::Available { next }));
         }

@@ -7,9 +7,8 @@ use mpquic_sched_core::{PathUpdateKind, Side, TransportErrorCode};
 
 use super::{Connection, Event};
 use crate::config::PathStart;
-use crate::endpoint::EndpointEvent;
+use crate::events::EndpointEvent;
 use crate::handshake::Progress;
-use crate::path::PathLimits;
 use crate::space::SpaceId;
 use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
 use crate::{Observation, Parameters, PathEvent, PathId, TransportError};
@@ -69,7 +68,7 @@ impl Connection {
             }
             self.state.establish();
             self.events.push_back(Event::Connected);
-            self.note(now, Observation::HandshakeComplete);
+            self.watch.note(now, Observation::HandshakeComplete);
             self.start_multipath();
             self.handshake_deadline = None;
             if self.side == Side::Server {
@@ -123,7 +122,7 @@ impl Connection {
             return Ok(());
         };
         let peer = TransportParameters::decode(!self.side, encoded)?;
-        let remote_scid = self.remote_cids.active(PathId::ZERO);
+        let remote_scid = self.paths.remote_cids().active(PathId::ZERO);
         peer.validate(&ExpectedConnectionIds {
             initial_source: remote_scid.unwrap_or(self.original_dcid),
             original_destination: (self.side == Side::Client).then_some(self.original_dcid),
@@ -136,7 +135,7 @@ impl Connection {
         if let Some(information) = &peer.version_information {
             information.check(self.version)?;
         }
-        self.ack_frequency.set_peer(&peer);
+        self.paths.ack_frequency_mut().set_peer(&peer);
         if peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
             let seed = self.reset_key.token(&self.handshake_scid);
             self.quic_bit.start(seed);
@@ -147,7 +146,7 @@ impl Connection {
         self.peer = peer;
         self.peer_known = true;
         if let Some(token) = self.peer.stateless_reset_token
-            && self.remote_cids.set_reset_token(token)
+            && self.paths.remote_cids_mut().set_reset_token(token)
         {
             self.add_reset_token(PathId::ZERO, token);
         }
@@ -155,7 +154,7 @@ impl Connection {
             //= specs/rfc10069-draft.md#relation-to-other-transport-parameters
             //# A such, the path ID for the connection ID specified in the preferred_address transport
             //# parameter is 0.
-            self.remote_cids.on_new(
+            self.paths.remote_cids_mut().on_new(
                 PathId::ZERO,
                 1,
                 0,
@@ -163,11 +162,11 @@ impl Connection {
                 preferred.stateless_reset_token,
             )?;
         }
-        if let Some(path) = self.paths.get_mut(PathId::ZERO) {
-            path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
+        if let Some(index) = self.paths.get(PathId::ZERO).map(|path| path.index) {
+            self.paths.limit_mtu(index, self.peer.max_udp_payload());
         }
         self.apply_stream_parameters();
-        self.note(
+        self.watch.note(
             now,
             Observation::Parameters(Parameters::of(&self.peer, true)),
         );
@@ -185,17 +184,12 @@ impl Connection {
         //# If either of the endpoints does not advertise the initial_max_path_id transport
         //# parameter, then both endpoints MUST NOT use any frame or mechanism defined in this
         //# document.
-        if self.path_limits.is_none()
-            && self.config.max_paths > 1
+        if self.config.max_paths > 1
             && let Some(remote) = self.peer.initial_max_path_id
         {
-            self.path_limits = Some(PathLimits::new(self.config.max_paths - 1, remote));
+            self.paths
+                .start_multipath(self.config.max_paths - 1, remote);
         }
-    }
-
-    /// The path ID that goes into the nonce of 1-RTT packets: none without the extension.
-    pub(crate) fn nonce_path(&self, id: PathId) -> Option<PathId> {
-        self.path_limits.is_some().then_some(id)
     }
 
     /// HANDSHAKE_DONE came.
@@ -238,7 +232,7 @@ impl Connection {
             path.validate();
         }
         self.events.push_back(Event::HandshakeConfirmed);
-        self.note(now, Observation::HandshakeConfirmed);
+        self.watch.note(now, Observation::HandshakeConfirmed);
         self.announce_available();
     }
 

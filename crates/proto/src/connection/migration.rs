@@ -7,9 +7,8 @@ use std::time::Instant;
 use mpquic_sched_core::{PathIndex, PathUpdateKind, Side};
 
 use super::{Connection, Event};
-use crate::endpoint::EndpointEvent;
-use crate::path::{NetworkPath, Path, Proof, Unanswered};
-use crate::receive::DatagramMeta;
+use crate::events::{DatagramMeta, EndpointEvent};
+use crate::path::{ALL, NetworkPath, Path, Proof, Unanswered};
 use crate::recovery::later;
 use crate::space::SpaceId;
 use crate::{ConnectionError, FourTuple, PathError, PathErrorCode, PathEvent, PathId};
@@ -44,7 +43,7 @@ impl Connection {
         //# An endpoint SHOULD NOT initiate migration with a peer that has requested a zero-length
         //# connection ID, because traffic over the new path might be trivially linkable to traffic
         //# over the old one.
-        if !self.remote_cids.has_unused(id) {
+        if !self.paths.remote_cids().has_unused(id) {
             return Err(PathError::NoCidAvailable { path: id });
         }
         self.move_to(now, index, local, true);
@@ -71,7 +70,7 @@ impl Connection {
             return Ok(());
         };
         let is_other = |path: &Path| path.id != id && path.is_validated();
-        if !self.remote_cids.has_unused(id) && self.paths.iter().any(is_other) {
+        if !self.paths.remote_cids().has_unused(id) && self.paths.iter().any(is_other) {
             return Err(PathError::NoCidAvailable { path: id });
         }
         self.move_to(now, index, local, false);
@@ -104,7 +103,7 @@ impl Connection {
     /// Takes another address of ours into use for a path. `returns`: it goes back to the one that it has if it cannot be
     /// reached at the new one.
     fn move_to(&mut self, now: Instant, index: PathIndex, local: SocketAddr, returns: bool) {
-        let interval = self.challenge_interval();
+        let interval = self.paths.challenge_interval();
         let Some(path) = self.paths.at(index) else {
             return;
         };
@@ -120,9 +119,10 @@ impl Connection {
             path.request_ping();
         }
         if !returns {
-            self.remote_cids.retire_other(id);
+            self.paths.remote_cids_mut().retire_other(id);
         }
-        self.settle_move(now, index);
+        let payload = self.peer.max_udp_payload();
+        self.paths.settle_move(now, index, payload, &self.config);
         //= specs/rfc9000.txt#section-9.6.3
         //# In this case, the client SHOULD perform path validation to both the original and preferred
         //# server address from the client's new address concurrently.
@@ -180,7 +180,7 @@ impl Connection {
     /// The handshake is confirmed: tries the address that the server prefers (RFC 9000 section 9.6.1; RFC 10069: on path
     /// 0, whose connection ID came with it).
     pub(super) fn try_preferred_address(&mut self, now: Instant) {
-        let interval = self.challenge_interval();
+        let interval = self.paths.challenge_interval();
         let Some(preferred) = self.peer.preferred_address else {
             return;
         };
@@ -212,7 +212,7 @@ impl Connection {
         //# A client that migrates to a preferred address MUST validate the address it chooses
         //# before migrating; see Section 21.5.3.
         path.try_addresses(now, FourTuple { local, remote }, interval);
-        self.remote_cids.retire_other(PathId::ZERO);
+        self.paths.remote_cids_mut().retire_other(PathId::ZERO);
     }
 
     /// The addresses that were tried are proven: the path takes them into use.
@@ -261,12 +261,12 @@ impl Connection {
     //# An endpoint MUST NOT delay transmission of a packet containing a PATH_RESPONSE frame unless
     //# constrained by congestion control.
     pub(crate) fn on_path_challenge(&mut self, arrival: &DatagramMeta, id: PathId, token: u64) {
-        let (side, interval) = (self.side, self.challenge_interval());
-        let spare = self.remote_cids.has_two_unused(id);
+        let (side, interval) = (self.side, self.paths.challenge_interval());
+        let spare = self.paths.remote_cids().has_two_unused(id);
         if let Some(path) = self.paths.get_mut(id)
             && path.on_path_challenge(side, arrival, interval, token, spare)
         {
-            self.remote_cids.retire_other(id);
+            self.paths.remote_cids_mut().retire_other(id);
         }
     }
 
@@ -279,7 +279,7 @@ impl Connection {
             return;
         };
         let (index, proof) = (path.index, path.on_path_response(token));
-        self.tidy_other_cid(id);
+        self.paths.tidy_other_cid(id);
         if proof != Proof::Nothing {
             self.on_address_proven(now, id);
         }
@@ -324,8 +324,8 @@ impl Connection {
         if !path.is_moved_by(&arrival.tuple, number) {
             return;
         }
-        let (index, interval) = (path.index, self.challenge_interval());
-        let spare = self.remote_cids.has_two_unused(id);
+        let (index, interval) = (path.index, self.paths.challenge_interval());
+        let spare = self.paths.remote_cids().has_two_unused(id);
         let Some(path) = self.paths.at_mut(index) else {
             return;
         };
@@ -335,7 +335,7 @@ impl Connection {
         //# validated the new path.
         if !path.is_local(&arrival.tuple) && !path.has_tried(&arrival.tuple) {
             if path.try_addresses_of(arrival, interval, spare) {
-                self.remote_cids.retire_other(id);
+                self.paths.remote_cids_mut().retire_other(id);
             }
             return;
         }
@@ -345,12 +345,12 @@ impl Connection {
         //= specs/rfc9000.txt#section-8.2.4
         //# A value of three times the larger of the current PTO or the PTO for the new path (using
         //# kInitialRtt, as defined in [QUIC-RECOVERY]) is RECOMMENDED.
-        let pto = self.largest_pto().max(3 * self.config.initial_rtt);
+        let pto = self.paths.largest_pto().max(3 * self.config.initial_rtt);
         let until = later(arrival.now, 3 * pto);
         if let Some((path, old)) = self.switch(arrival.now, index, network, known) {
             path.keep_previous(arrival.now, old, interval, until);
         }
-        self.tidy_other_cid(id);
+        self.paths.tidy_other_cid(id);
         self.announce_move(arrival.now, index);
     }
 
@@ -363,9 +363,9 @@ impl Connection {
         network: NetworkPath,
         known: bool,
     ) -> Option<(&mut Path, NetworkPath)> {
-        let path = self.paths.at_mut(index)?;
+        let (path, cids) = self.paths.with_remote_cids(index)?;
         let id = path.id;
-        if let Some(token) = self.remote_cids.active_token(id) {
+        if let Some(token) = cids.active_token(id) {
             let remote = path.tuple().remote;
             self.endpoint_events
                 .push_back(EndpointEvent::RemoveResetToken(remote, token));
@@ -374,14 +374,14 @@ impl Connection {
         //# Similarly, an endpoint MUST NOT reuse a connection ID when sending to more than one
         //# destination address.
         if known {
-            self.remote_cids.change_places(id, path.is_validated());
+            cids.change_places(id, path.is_validated());
         } else {
-            self.remote_cids.move_on(id, path.is_validated());
+            cids.move_on(id, path.is_validated());
         }
         let old = path.replace_network(now, network);
         // What was made for the old addresses counts as sent to them.
         self.batches.forget(index);
-        if let Some(token) = self.remote_cids.active_token(id) {
+        if let Some(token) = cids.active_token(id) {
             let remote = path.tuple().remote;
             self.endpoint_events
                 .push_back(EndpointEvent::AddResetToken(remote, token));
@@ -389,23 +389,10 @@ impl Connection {
         Some((path, old))
     }
 
-    /// Retires the connection ID for the path's other addresses once it has none.
-    fn tidy_other_cid(&mut self, id: PathId) {
-        if self
-            .paths
-            .get(id)
-            .is_some_and(|path| !path.has_other_addresses())
-        {
-            //= specs/rfc9000.txt#section-5.1.2
-            //# Endpoints SHOULD retire connection IDs when they are no longer actively using either
-            //# the local or destination address for which the connection ID was used.
-            self.remote_cids.retire_other(id);
-        }
-    }
-
     /// The addresses of a path that was open before are new, and proven if they need to be.
     fn announce_move(&mut self, now: Instant, index: PathIndex) {
-        self.settle_move(now, index);
+        let payload = self.peer.max_udp_payload();
+        self.paths.settle_move(now, index, payload, &self.config);
         let Some(path) = self.paths.at(index).filter(|path| path.is_validated()) else {
             return;
         };
@@ -414,15 +401,6 @@ impl Connection {
             self.tell_scheduler(now, index, PathUpdateKind::Moved);
         }
         self.events.push_back(Event::Path(PathEvent::Moved { id }));
-    }
-
-    /// Measures anew if the path leads to or from another host now, and its addresses are proven.
-    fn settle_move(&mut self, now: Instant, index: PathIndex) {
-        if let Some(path) = self.paths.at_mut(index).filter(|path| path.is_validated())
-            && path.settle_move(now, &self.config, &mut *self.controller)
-        {
-            path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
-        }
     }
 
     /// What went to the addresses that the path had before is sent again: there was a round trip for its acknowledgements
@@ -440,7 +418,7 @@ impl Connection {
 
     /// Repeats challenges that are due, and draws the conclusion from those that stayed unanswered.
     pub(super) fn on_challenge_timeout(&mut self, now: Instant, id: PathId) {
-        let max_ack_delay = self.peer_max_ack_delay();
+        let max_ack_delay = self.paths.peer_max_ack_delay();
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
@@ -448,24 +426,26 @@ impl Connection {
         if path.suspect_early_data(now, max_ack_delay) {
             // Data that was sent ahead of the validation may have gone where nobody is: others carry it, too.
             self.on_suspect(now, id, index);
-            self.offer_now(id, index);
+            if self.paths.end_doubt(index) {
+                self.offer_in_flight(index, ALL);
+            }
         }
         let Some(path) = self.paths.get_mut(id) else {
             return;
         };
         match path.on_challenge_timeout(now) {
-            Unanswered::Waiting => self.tidy_other_cid(id),
+            Unanswered::Waiting => self.paths.tidy_other_cid(id),
             Unanswered::GoBack(last) => {
                 tracing::debug!(%id, to = %last.tuple, "the peer did not move after all");
                 self.switch(now, index, *last, true);
-                self.tidy_other_cid(id);
+                self.paths.tidy_other_cid(id);
             }
             // RFC 9000 section 9.5: not with the ID that was used from elsewhere.
-            Unanswered::Return(left) if self.remote_cids.has_unused(id) => {
+            Unanswered::Return(left) if self.paths.remote_cids().has_unused(id) => {
                 tracing::debug!(%id, to = %left.tuple, "back to the address that we left");
-                self.remote_cids.retire_other(id);
+                self.paths.remote_cids_mut().retire_other(id);
                 self.switch(now, index, *left, false);
-                self.remote_cids.retire_other(id);
+                self.paths.remote_cids_mut().retire_other(id);
             }
             Unanswered::Return(_) => {}
             //= specs/rfc9000.txt#section-9.3.2

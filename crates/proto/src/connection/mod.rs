@@ -4,7 +4,6 @@ mod ack_loss;
 mod application;
 mod cids;
 mod close;
-mod doubt;
 mod early_data;
 mod event;
 mod handshaking;
@@ -14,14 +13,12 @@ mod new_token;
 mod paths;
 mod race;
 mod retry;
-mod state;
 mod switch;
 mod timers;
-mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_sched_core::{ConnectionFacts, ConnectionId, PathKey, Side};
@@ -30,20 +27,20 @@ use rand::rngs::StdRng;
 pub use event::{Event, PathEvent};
 use new_token::{KeptTokens, NewTokens};
 pub(crate) use race::{Race, Setup};
-pub(crate) use state::{CloseFrame, State};
 pub(crate) use timers::REST;
 
-use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
-use crate::congestion::{Controller, ControllerContext, NewPath};
+use crate::cid::{CidGenerator, ResetKey};
+use crate::closing::State;
+use crate::congestion::ControllerContext;
 use crate::datagram::Datagrams;
-use crate::endpoint::{AddressProof, Attempt, ConnectionEvent, Counted, EndpointEvent};
+use crate::endpoint::{AddressProof, Attempt, Counted};
+use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent};
 use crate::forecast::ReceiveRate;
 use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
-use crate::observe::Story;
+use crate::observe::{Started, Watch};
 use crate::packet::{QuicBit, Version};
-use crate::path::{Epoch, NetworkPath, Path, PathLimits, Paths, SettledPackets};
-use crate::receive::DatagramMeta;
+use crate::path::{ACK_DELAY_EXPONENT, Epoch, NetworkPath, Path, Paths, SettledPackets};
 use crate::recovery::AckFrequency;
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
@@ -52,12 +49,9 @@ use crate::token::{AddressTokens, Addresses};
 use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
-    ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple, Observer, PathId,
-    ServerConfig, TransportConfig, TransportError,
+    ConnectError, ConnectionStats, EndpointConfig, FourTuple, PathId, ServerConfig,
+    TransportConfig, TransportError,
 };
-
-/// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
-pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
 
 /// A connection without I/O. The caller passes datagrams and timeouts in, and takes datagrams and
 /// events out.
@@ -72,8 +66,7 @@ pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
 /// same results, except for the bytes of TLS's own random values.
 pub struct Connection {
     /// Before what it was made by, so that it ends first.
-    pub(crate) observer: Option<Box<dyn Observer>>,
-    pub(crate) story: Story,
+    pub(crate) watch: Watch,
     pub(crate) side: Side,
     pub(crate) version: Version,
     pub(crate) config: Arc<TransportConfig>,
@@ -110,13 +103,8 @@ pub struct Connection {
     pub(crate) counted: Option<Box<Counted>>,
     pub(crate) spaces: HandshakeSpaces,
     pub(crate) paths: Paths,
-    /// There if both sides speak RFC 10069.
-    pub(crate) path_limits: Option<PathLimits>,
     pub(crate) streams: Streams,
     pub(crate) datagrams: Datagrams,
-    pub(crate) local_cids: LocalCids,
-    pub(crate) remote_cids: RemoteCids,
-    pub(crate) controller: Box<dyn Controller>,
     pub(crate) schedule: Schedule,
     pub(crate) batches: Batches,
     pub(crate) peer: TransportParameters,
@@ -126,7 +114,6 @@ pub struct Connection {
     pub(crate) confirmed: bool,
     /// The peer refused a path that was opened before: no other is until the handshake is confirmed.
     early_path_refused: bool,
-    pub(crate) ack_frequency: AckFrequency,
     pub(crate) quic_bit: QuicBit,
     /// The addresses of the handshake.
     pub(crate) handshake_tuple: FourTuple,
@@ -138,26 +125,16 @@ pub struct Connection {
     /// When a packet was last received, or the first ack-eliciting one sent after that.
     pub(crate) idle_since: Instant,
     pub(crate) eliciting_since_received: bool,
-    /// CONNECTION_CLOSE is to be sent on the paths of these slots.
-    pub(crate) close_due: mpquic_sched_core::PathSet,
-    /// When CONNECTION_CLOSE was sent last.
-    pub(crate) close_sent: Option<Instant>,
-    /// That datagram, if there was but one path to send it on.
-    pub(crate) last_close: Box<[u8]>,
-    pub(crate) received_since_close: u64,
     /// When to see whether the connection is at rest and needs less memory; none while it is.
     pub(crate) rest_at: Option<Instant>,
     /// When the next look at the peer's pace is due, if it has to keep one.
     pub(crate) pace_at: Option<Instant>,
-    pub(crate) lost_reason: Option<ConnectionError>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) endpoint_events: VecDeque<EndpointEvent>,
     /// Reused by ACK processing, so that it allocates nothing.
     pub(crate) settled: SettledPackets,
     pub(crate) totals: ConnectionStats,
     pub(crate) receive_rate: ReceiveRate,
-    /// Bytes of suspect paths that were offered to others while it was not certain whose the silence was.
-    offered_in_doubt: u64,
 }
 
 /// The name of a network path in the memory of paths.
@@ -221,7 +198,14 @@ impl Connection {
             this.initial_token = kept.take();
             this.kept_tokens = Some(Box::new(kept));
         }
-        this.note_start(now, dcid, &parameters);
+        let started = Started {
+            side: Side::Client,
+            version,
+            tuple,
+            original_dcid: dcid,
+            scid,
+        };
+        this.watch.on_start(now, started, &parameters);
         this.start_early_data();
         Ok(this)
     }
@@ -302,11 +286,19 @@ impl Connection {
         if let Some(preferred) = preferred {
             let id = preferred.connection_id;
             this.endpoint_events.push_back(EndpointEvent::AddCid(id));
-            this.local_cids
+            this.paths
+                .local_cids_mut()
                 .add_preferred(id, preferred.stateless_reset_token);
         }
         let original = parameters.original_destination_connection_id;
-        this.note_start(now, original.unwrap_or(attempt.dcid), &parameters);
+        let started = Started {
+            side: Side::Server,
+            version,
+            tuple: attempt.network_path,
+            original_dcid: original.unwrap_or(attempt.dcid),
+            scid,
+        };
+        this.watch.on_start(now, started, &parameters);
         Ok(this)
     }
 
@@ -325,10 +317,16 @@ impl Connection {
         original_dcid: ConnectionId,
         remote_cid: ConnectionId,
     ) -> Self {
-        let mut paths = Paths::new();
         let mut context =
             ControllerContext::new(config.initial_window, config.slow_start, &mut rng);
-        let mut controller = config.congestion.build(&mut context);
+        let controller = config.congestion.build(&mut context);
+        let ack_frequency = AckFrequency::new(
+            config.max_ack_delay,
+            config.ack_frequency_config,
+            endpoint.alarm_delay,
+        );
+        let rtt = config.initial_rtt;
+        let mut paths = Paths::new(scid, remote_cid, controller, ack_frequency, rtt);
         let spaces = HandshakeSpaces::new(&mut rng);
         if let Some(index) = paths.free_slot() {
             // RFC 9000 section 8.1: a client needs no proof of the server's address, its Initial is one.
@@ -343,11 +341,7 @@ impl Connection {
                 &config,
             );
             let epoch = Epoch::new(endpoint);
-            let path = paths.insert(path);
-            path.remember(now, memory_key(side, tuple), epoch, &config);
-            let initial = path.initial_window(&config);
-            let new = NewPath::new(index, now, config.initial_mtu).with_initial_window(initial);
-            controller.add_path(&new);
+            paths.open(now, path, memory_key(side, tuple), epoch, &config);
         }
         let mut streams = Streams::new(side, &config);
         let factories = endpoint.observers.iter().chain(&config.observers);
@@ -357,8 +351,7 @@ impl Connection {
         schedule.watch(observer.is_some());
         streams.enable_sched_events(schedule.follows_streams());
         Self {
-            observer,
-            story: Story::new(now),
+            watch: Watch::new(now, observer),
             side,
             version,
             rng,
@@ -380,12 +373,8 @@ impl Connection {
             counted: None,
             spaces,
             paths,
-            path_limits: None,
             streams,
             datagrams: Datagrams::new(&config),
-            local_cids: LocalCids::new(scid),
-            remote_cids: RemoteCids::new(remote_cid),
-            controller,
             schedule,
             batches: Batches::default(),
             peer: TransportParameters::default(),
@@ -393,11 +382,6 @@ impl Connection {
             received_any: false,
             confirmed: false,
             early_path_refused: false,
-            ack_frequency: AckFrequency::new(
-                config.max_ack_delay,
-                config.ack_frequency_config,
-                endpoint.alarm_delay,
-            ),
             quic_bit: QuicBit::default(),
             handshake_tuple: tuple,
             allows_migration: true,
@@ -405,19 +389,13 @@ impl Connection {
             handshake_done_pending: false,
             idle_since: now,
             eliciting_since_received: false,
-            close_due: mpquic_sched_core::PathSet::EMPTY,
-            close_sent: None,
-            last_close: Box::default(),
-            received_since_close: 0,
             rest_at: None,
             pace_at: config.min_rate.map(|(_, period)| now + period),
-            lost_reason: None,
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
             settled: SettledPackets::default(),
             totals: ConnectionStats::default(),
             receive_rate: ReceiveRate::default(),
-            offered_in_doubt: 0,
             endpoint_config: endpoint.clone(),
             config,
         }
@@ -540,7 +518,7 @@ impl Connection {
     /// The span in which the connection's `tracing` events are: those who log of it may enter it. Disabled if nobody read
     /// at `debug` when the connection began.
     pub fn span(&self) -> &tracing::Span {
-        self.story.span()
+        self.watch.span()
     }
 
     /// Client or server.
@@ -569,64 +547,6 @@ impl Connection {
     /// What the scheduler has learned, on connections whose scheduler learns. Allocates.
     pub fn learned(&self) -> Option<mpquic_sched_core::Learned> {
         self.schedule.learned()
-    }
-
-    /// The peer's max_ack_delay: that of its transport parameters (RFC 9000 section 18.2), or what it was asked for.
-    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
-        self.ack_frequency.peer_max_ack_delay()
-    }
-
-    /// The largest probe timeout of all paths (RFC 10069, Connection Closure and Key Phase Update Process).
-    pub(crate) fn largest_pto(&self) -> Duration {
-        let delay = self.peer_max_ack_delay();
-        self.paths
-            .iter()
-            .map(|path| path.pto(delay))
-            .max()
-            .unwrap_or(3 * self.config.initial_rtt)
-    }
-
-    /// The longest smoothed RTT of all paths.
-    fn longest_rtt(&self) -> Duration {
-        let longest = self.paths.iter().map(|path| path.rtt().smoothed()).max();
-        longest.unwrap_or(self.config.initial_rtt)
-    }
-
-    /// Lets as much data be written as the paths can carry in four times their longest round trip: what waits
-    /// for a slow path must not keep a fast one from sending, and schedulers look far ahead. To a near peer, that time is
-    /// mostly spent in queues of the hosts, which are no reason to write ahead.
-    pub(crate) fn fit_send_buffer(&mut self) {
-        let mut paths = self.paths.iter();
-        let useful = match (paths.next(), paths.next()) {
-            (Some(path), None) => {
-                let window = self.controller.window(path.index).saturating_mul(4);
-                window.min(path.rtt().near_ahead().unwrap_or(u64::MAX))
-            }
-            _ => self.useful_on_paths(),
-        };
-        self.streams.set_worthwhile(useful);
-    }
-
-    /// The same over several paths.
-    #[inline(never)]
-    fn useful_on_paths(&self) -> u64 {
-        let longest = self.longest_rtt().as_micros() as u64;
-        let usable = self.paths.iter().map(|path| {
-            let rtt = path.rtt().smoothed().as_micros() as u64;
-            let window = self.controller.window(path.index);
-            window.saturating_mul(longest) / rtt.max(1)
-        });
-        let usable = usable.fold(0, u64::saturating_add);
-        let near = self.paths.iter().map(|path| path.rtt().near_ahead());
-        let near = near.reduce(|one, other| Some(one?.max(other?))).flatten();
-        usable.saturating_mul(4).min(near.unwrap_or(u64::MAX))
-    }
-
-    /// Passes on to the scheduler what the streams noted.
-    pub(crate) fn feed_stream_events(&mut self) {
-        while let Some(event) = self.streams.poll_sched_event() {
-            self.schedule.on_stream(&event);
-        }
     }
 
     pub(crate) fn apply_stream_parameters(&mut self) {

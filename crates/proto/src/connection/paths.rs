@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
 
-use super::{CloseFrame, Connection, Event, memory_key};
+use super::{Connection, Event, memory_key};
+use crate::closing::CloseFrame;
 use crate::config::PathStart;
-use crate::congestion::NewPath;
-use crate::endpoint::EndpointEvent;
+use crate::events::EndpointEvent;
 use crate::path::{Epoch, NetworkPath, Path, PathState, RetiredPath};
 use crate::space::PacketSpace;
 use crate::{
@@ -16,14 +16,11 @@ use crate::{
     PathId, PathStats, TransportError,
 };
 
-/// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
-const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
-
 /// What the application asks.
 impl Connection {
     /// Whether multipath was negotiated (RFC 10069). Known when the handshake is complete.
     pub fn is_multipath(&self) -> bool {
-        self.path_limits.is_some() && !self.state.is_handshaking()
+        self.paths.is_multipath() && !self.state.is_handshaking()
     }
 
     /// Whether this side may open paths now: it is a client, and the handshake is where
@@ -57,28 +54,20 @@ impl Connection {
         if !self.may_open_paths() {
             return Err(PathError::HandshakeIncomplete);
         }
-        let Some(limits) = &mut self.path_limits else {
+        if !self.paths.is_multipath() {
             return Err(PathError::MultipathNotNegotiated);
-        };
+        }
         let open = self.paths.open_count();
         if open >= self.config.max_paths as usize {
             return Err(PathError::TooManyPaths(open));
         }
-        let usable = limits.usable_max();
         if self.peer.disable_active_migration && tuple.remote == self.handshake_tuple.remote {
             return Err(PathError::MigrationDisabled);
         }
         //= specs/rfc10069-draft.md#path-initiation
         //# To open a new path, an endpoint MUST use a new connection ID associated with an unused
         //# path ID.
-        let Some(id) = self.paths.next_unused(usable) else {
-            limits.note_blocked();
-            return Err(PathError::NoPathIdLeft { limit: usable });
-        };
-        if !self.remote_cids.has_unused(id) {
-            limits.note_cids_blocked(id);
-            return Err(PathError::NoCidAvailable { path: id });
-        }
+        let id = self.paths.take_unused()?;
         let mut network = NetworkPath::opened_by_us(tuple);
         // Never more than a challenge to an address that has not shown that it is the server's.
         if self.config.early_path_data && tuple.remote == self.handshake_tuple.remote {
@@ -103,10 +92,10 @@ impl Connection {
         if self.is_closed() {
             return Err(PathError::Closed);
         }
-        if self.path_limits.is_none() {
+        if !self.paths.is_multipath() {
             return Err(PathError::MultipathNotNegotiated);
         }
-        self.path_or_error(id)?;
+        self.paths.open_one(id)?;
         let is_other = |path: &Path| path.id != id && path.is_validated();
         if !self.paths.iter().any(is_other) {
             return Err(PathError::LastPath(id));
@@ -121,7 +110,7 @@ impl Connection {
     ///
     /// If the path is not open, or multipath was not negotiated.
     pub fn set_path_status(&mut self, id: PathId, status: PathStatus) -> Result<(), PathError> {
-        if self.path_limits.is_none() {
+        if !self.paths.is_multipath() {
             return Err(PathError::MultipathNotNegotiated);
         }
         let path = self.paths.get_mut(id).ok_or(PathError::NotOpen(id))?;
@@ -137,7 +126,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn path_status(&self, id: PathId) -> Result<(PathStatus, Option<PathStatus>), PathError> {
-        let path = self.path_or_error(id)?;
+        let path = self.paths.open_one(id)?;
         Ok((path.status().local(), path.status().remote()))
     }
 
@@ -158,7 +147,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn path_amplification(&self, id: PathId) -> Result<Option<(u64, u64)>, PathError> {
-        Ok(self.path_or_error(id)?.traffic())
+        Ok(self.paths.open_one(id)?.traffic())
     }
 
     /// The same for each pair of addresses that packets of open paths may go to: those that a path uses, those that it
@@ -173,7 +162,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn network_path(&self, id: PathId) -> Result<FourTuple, PathError> {
-        Ok(self.path_or_error(id)?.tuple())
+        Ok(self.paths.open_one(id)?.tuple())
     }
 
     /// The path's smoothed RTT.
@@ -182,7 +171,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn rtt(&self, id: PathId) -> Result<Duration, PathError> {
-        Ok(self.path_or_error(id)?.rtt().smoothed())
+        Ok(self.paths.open_one(id)?.rtt().smoothed())
     }
 
     /// The path's figures.
@@ -191,7 +180,7 @@ impl Connection {
     ///
     /// If the path is not open.
     pub fn path_stats(&self, id: PathId) -> Result<PathStats, PathError> {
-        Ok(self.path_or_error(id)?.stats(&*self.controller))
+        Ok(self.paths.open_one(id)?.stats(self.paths.controller()))
     }
 
     /// The last addresses and figures of a path that was abandoned, from
@@ -200,10 +189,6 @@ impl Connection {
     pub fn abandoned_path(&self, id: PathId) -> Option<(FourTuple, PathStats)> {
         let mut retired = self.paths.retired().iter();
         retired.find(|path| path.id == id)?.last
-    }
-
-    fn path_or_error(&self, id: PathId) -> Result<&Path, PathError> {
-        self.paths.get(id).ok_or(PathError::NotOpen(id))
     }
 }
 
@@ -217,7 +202,7 @@ impl Connection {
         id: PathId,
         tuple: FourTuple,
     ) -> Option<&mut Path> {
-        if self.side == Side::Client || self.path_limits.is_none() || !self.state.is_established() {
+        if self.side == Side::Client || !self.paths.is_multipath() || !self.state.is_established() {
             return None;
         }
         let mut network = NetworkPath::new(tuple, false);
@@ -242,90 +227,45 @@ impl Connection {
 
     /// Takes a slot for a path and starts to validate its addresses.
     fn add_path(&mut self, now: Instant, id: PathId, network: NetworkPath) -> Option<PathIndex> {
-        let interval = self.challenge_interval();
+        let interval = self.paths.challenge_interval();
         let index = self.paths.free_slot()?;
         let space = PacketSpace::new(&mut self.rng);
         self.schedule.on_new_path(index);
         let path = Path::new(now, id, index, network, space, &self.config);
-        let path = self.paths.insert(path);
-        let (key, epoch) = (
-            memory_key(self.side, path.tuple()),
-            Epoch::new(&self.endpoint_config),
-        );
-        path.remember(now, key, epoch, &self.config);
-        let initial = path.initial_window(&self.config);
-        let new = NewPath::new(index, now, self.config.initial_mtu).with_initial_window(initial);
-        self.controller.add_path(&new);
-        path.limit_mtu(self.peer.max_udp_payload(), &mut *self.controller);
+        let key = memory_key(self.side, path.tuple());
+        let epoch = Epoch::new(&self.endpoint_config);
+        self.paths.open(now, path, key, epoch, &self.config);
+        self.paths.limit_mtu(index, self.peer.max_udp_payload());
         //= specs/rfc10069-draft.md#path-initiation
         //# A client that wants to use a new path MUST validate the peer's address as described in
         //# {{Section 8.2 of QUIC-TRANSPORT}}, unless it has previously validated the 4-tuple used
         //# for that path.
-        path.start_challenge(now, interval);
+        if let Some(path) = self.paths.at_mut(index) {
+            path.start_challenge(now, interval);
+        }
         self.tell_scheduler(now, index, PathUpdateKind::Opened);
         self.activate_cid(id);
         self.issue_cids();
         Some(index)
     }
 
-    //= specs/rfc9000.txt#section-9.4
-    //# This timer SHOULD be set as described in Section 6.2.1 of [QUIC-RECOVERY] and MUST NOT be
-    //# more aggressive.
-    pub(super) fn challenge_interval(&self) -> Duration {
-        self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
-    }
-
     pub(crate) fn tell_scheduler(&mut self, now: Instant, index: PathIndex, kind: PathUpdateKind) {
-        if let Some(path) = self.paths.at(index) {
-            let event = mpquic_sched_core::PathUpdate::new(index, path.id, now, kind)
-                .with_key(path.tuple().key());
-            self.schedule.on_path(&event);
-            self.note_path_update(now, index, kind);
+        let Some(path) = self.paths.at(index) else {
+            return;
+        };
+        let (id, tuple) = (path.id, path.tuple());
+        let event = mpquic_sched_core::PathUpdate::new(index, id, now, kind).with_key(tuple.key());
+        self.schedule.on_path(&event);
+        if kind == PathUpdateKind::Suspect && self.watch.wants_losses() {
+            let trouble = path.trouble(now, self.paths.has_other_usable(index));
+            self.watch.on_trouble(now, id, &trouble);
         }
+        self.watch.on_path_update(now, id, tuple, kind);
     }
 }
 
 /// Status and the end.
 impl Connection {
-    /// What the path ID of a frame means; frames without one speak of path 0.
-    ///
-    /// # Errors
-    ///
-    /// PROTOCOL_VIOLATION for a path ID above the limit that we announced, and for one where the extension was not
-    /// negotiated (RFC 10069, New Frames).
-    pub(crate) fn path_of_frame(
-        &mut self,
-        path: Option<u64>,
-    ) -> Result<PathState<'_>, TransportError> {
-        let max = match (&self.path_limits, path) {
-            (Some(limits), _) => limits.local_max(),
-            (None, None) => 0,
-            //= specs/rfc10069-draft.md#connection-lifecycle-and-packet-protection
-            //# If either of the endpoints does not advertise the initial_max_path_id transport
-            //# parameter, then both endpoints MUST NOT use any frame or mechanism defined in this
-            //# document.
-            (None, Some(_)) => {
-                return Err(TransportError::protocol_violation(
-                    "multipath frame without negotiation",
-                ));
-            }
-        };
-        //= specs/rfc10069-draft.md#frames
-        //# Receipt of multipath-specific frames that use a path ID that is greater than the
-        //# announced Maximum Paths value in the MAX_PATH_ID frame or in the initial_max_path_id
-        //# transport parameter, if no MAX_PATH_ID frame was received yet, MUST be treated as a
-        //# connection error of type PROTOCOL_VIOLATION.
-        //= specs/rfc10069-draft.md#paths-and-cids-blocked-frame
-        //# Receipt of a value of Maximum Path Identifier or Path Identifier that is higher than the
-        //# local maximum value MUST be treated as a connection error of type PROTOCOL_VIOLATION.
-        match u32::try_from(path.unwrap_or(0)) {
-            Ok(id) if id <= max => Ok(self.paths.state(PathId(id))),
-            _ => Err(TransportError::protocol_violation(
-                "path ID above MAX_PATH_ID",
-            )),
-        }
-    }
-
     /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came, perhaps for a path that is not in use yet.
     pub(crate) fn on_path_status(
         &mut self,
@@ -334,7 +274,7 @@ impl Connection {
         status: PathStatus,
         seq: u64,
     ) -> Result<(), TransportError> {
-        let (id, index, effective) = match self.path_of_frame(Some(id))? {
+        let (id, index, effective) = match self.paths.of_frame(Some(id))? {
             PathState::Abandoned(_) => return Ok(()),
             PathState::NeverOpened(id) => {
                 if let Some(early) = self.paths.early_status(id) {
@@ -362,8 +302,8 @@ impl Connection {
         id: u64,
         error_code: PathErrorCode,
     ) -> Result<(), TransportError> {
-        let until = now + 3 * self.largest_pto();
-        let (id, open) = match self.path_of_frame(Some(id))? {
+        let until = now + 3 * self.paths.largest_pto();
+        let (id, open) = match self.paths.of_frame(Some(id))? {
             PathState::Abandoned(None) => return Ok(()),
             PathState::Abandoned(Some(retired)) => {
                 retired.on_peer_abandoned(until);
@@ -403,29 +343,26 @@ impl Connection {
         error_code: PathErrorCode,
         by_peer: bool,
     ) {
-        let pto = self.largest_pto();
+        let pto = self.paths.largest_pto();
         //= specs/rfc10069-draft.md#path-close
         //# Endpoints that send a PATH_ABANDON frame MUST treat all connection IDs received from the
         //# peer for the path ID indicated in the PATH_ABANDON as immediately retired, and
         //# subsequently cannot send any packet on that path anymore.
-        if let Some(token) = self.remote_cids.abandon(id) {
+        if let Some(token) = self.paths.remote_cids_mut().abandon(id) {
             self.forget_reset_token(id, token);
         }
-        self.local_cids.stop_issuing(id);
+        self.paths.local_cids_mut().stop_issuing(id);
         let (space, last) = match self.paths.take(id) {
             Some(mut path) => {
-                let last = (path.tuple(), path.stats(&*self.controller));
+                let last = (path.tuple(), path.stats(self.paths.controller()));
                 let kind = PathUpdateKind::Abandoned;
                 let event = mpquic_sched_core::PathUpdate::new(path.index, id, now, kind)
                     .with_key(path.tuple().key());
                 self.requeue_in_flight(now, &mut path);
-                self.controller.remove_path(path.index);
+                self.paths.on_slot_left(path.index);
                 self.schedule.forget_path(path.index);
                 self.streams.forget_path(path.index);
                 self.datagrams.forget_path(path.index);
-                for other in self.paths.iter_mut() {
-                    other.forget_path(path.index);
-                }
                 self.schedule.on_path(&event);
                 (path.into_space(), Some(last))
             }
@@ -453,7 +390,8 @@ impl Connection {
             error_code,
             by_peer,
         };
-        self.note(now, Observation::Path(PathChange { id, tuple, kind }));
+        self.watch
+            .note(now, Observation::Path(PathChange { id, tuple, kind }));
         if let Some(dropped) = dropped {
             self.discard_path(now, dropped.id);
         }
@@ -468,7 +406,7 @@ impl Connection {
     /// Allows the peer as many new path IDs as the abandoned ones make room for.
     fn raise_path_limit(&mut self) {
         let max = self.paths.limit(self.config.max_paths);
-        if let Some(limits) = &mut self.path_limits {
+        if let Some(limits) = self.paths.limits_mut() {
             limits.raise_local(max);
         }
         self.issue_cids();
@@ -476,14 +414,15 @@ impl Connection {
 
     /// Forgets what was kept of an abandoned path.
     pub(super) fn discard_path(&mut self, now: Instant, id: PathId) {
-        for cid in self.local_cids.drop_path(id) {
+        for cid in self.paths.local_cids_mut().drop_path(id) {
             self.endpoint_events
                 .push_back(EndpointEvent::RetireCid(cid));
         }
         self.events
             .push_back(Event::Path(PathEvent::Discarded { id }));
         let (tuple, kind) = (None, PathChangeKind::Discarded);
-        self.note(now, Observation::Path(PathChange { id, tuple, kind }));
+        self.watch
+            .note(now, Observation::Path(PathChange { id, tuple, kind }));
         self.raise_path_limit();
     }
 }

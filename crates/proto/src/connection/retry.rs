@@ -7,8 +7,8 @@ use mpquic_sched_core::{ConnectionId, Side};
 use super::Connection;
 use crate::PathId;
 use crate::crypto::{initial_keys, verify_retry_tag};
+use crate::events::DatagramMeta;
 use crate::limits;
-use crate::receive::DatagramMeta;
 use crate::space::{SentFrame, SpaceId};
 
 /// The Retry that the client acted on.
@@ -62,7 +62,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-17.2.5.1
         //# The client MUST use the value from the Source Connection ID field of the Retry packet in
         //# the Destination Connection ID field of subsequent packets that it sends.
-        self.remote_cids.replace_initial(source);
+        self.paths.remote_cids_mut().replace_initial(source);
         self.handshake.initial = Some(initial_keys(self.version, &source, self.side));
         self.retry = Some(Retry { source });
         //= specs/rfc9000.txt#section-8.1.2

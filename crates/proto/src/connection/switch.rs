@@ -25,7 +25,7 @@ impl Connection {
             return;
         }
         // What was noted so far is for the old one.
-        self.feed_stream_events();
+        self.schedule.on_streams(&mut self.streams);
         self.schedule.replace(now, scheduler);
         let paths = self.paths.iter().map(|path| {
             let status = path.status().effective();

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::Side;
 
 use super::Connection;
+use crate::closing::CloseFrame;
 use crate::config::MIN_KEEP_ALIVE;
-use crate::path::{Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
+use crate::path::{ALL, Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
 use crate::recovery::{RttEstimator, earlier, later, pto_duration, pto_time};
 use crate::space::{SentFrame, SpaceId};
 use crate::{ConnectionError, PathId};
@@ -34,7 +35,7 @@ impl Connection {
         }
         if self.state.is_established() {
             if (self.has_scheduled_data() || self.has_copies())
-                && let Some(at) = self.schedule.next_timeout(|| self.smallest_pto())
+                && let Some(at) = self.schedule.next_timeout(|| self.paths.smallest_pto())
             {
                 next = earlier(next, Some(at));
             }
@@ -48,7 +49,7 @@ impl Connection {
         // After the others: what they say spares a path to work out timers that come later.
         for path in self.paths.iter() {
             // The paths are looked over for others only where it matters.
-            let elsewhere = path.is_suspect() && self.has_other_usable(path.index);
+            let elsewhere = path.is_suspect() && self.paths.has_other_usable(path.index);
             next = path.next_timeout(self.timer_facts(elsewhere), next);
         }
         // Hardly ever the next: worked out only if not even its least could come later.
@@ -94,7 +95,7 @@ impl Connection {
     /// something waits to be received, and hand that in.
     pub fn judges_silence(&self, now: Instant) -> bool {
         self.paths.iter().any(|path| {
-            let elsewhere = path.is_suspect() && self.has_other_usable(path.index);
+            let elsewhere = path.is_suspect() && self.paths.has_other_usable(path.index);
             path.judges_silence(now, self.timer_facts(elsewhere))
         })
     }
@@ -120,7 +121,7 @@ impl Connection {
             return;
         }
         if self.pace_at.is_some_and(|at| at <= now) && self.is_too_slow(now) {
-            return self.close_too_slow(now);
+            return self.start_closing(now, CloseFrame::TooSlow, true);
         }
         self.rest(now);
         self.handshake.on_timeout(now);
@@ -129,7 +130,7 @@ impl Connection {
         for id in ids {
             self.on_path_timeout(now, due, id);
         }
-        let pto = self.smallest_pto();
+        let pto = self.paths.smallest_pto();
         self.schedule.on_timeout(now, pto);
         for retired in self.paths.retired_mut() {
             retired.on_timeout(now);
@@ -190,7 +191,7 @@ impl Connection {
             .map(|timeout| (timeout / 3).max(MIN_KEEP_ALIVE));
         let keep_alive = [self.config.keep_alive_interval, limited];
         TimerFacts {
-            max_ack_delay: self.peer_max_ack_delay(),
+            max_ack_delay: self.paths.peer_max_ack_delay(),
             confirmed: self.confirmed,
             keep_alive: match self.state.is_established() {
                 true => keep_alive.into_iter().flatten().min(),
@@ -210,18 +211,20 @@ impl Connection {
         let Some(index) = self.paths.get(id).map(|path| path.index) else {
             return;
         };
-        let facts = self.timer_facts(self.has_other_usable(index));
-        let Some(path) = self.paths.at_mut(index) else {
+        let facts = self.timer_facts(self.paths.has_other_usable(index));
+        let Some((path, controller)) = self.paths.with_controller(index) else {
             return;
         };
         let mut settled = std::mem::take(&mut self.settled);
-        let outcome = path.on_timeout(now, due, facts, &mut *self.controller, &mut settled.lost);
+        let outcome = path.on_timeout(now, due, facts, controller, &mut settled.lost);
         self.on_packets_lost(now, index, SpaceId::Data, &settled);
         let changed = !settled.lost.is_empty() || outcome.suspect || outcome.offer;
         settled.lost.clear();
         self.settled = settled;
         if changed {
-            self.note_metrics(now, index);
+            self.watch.on_metrics(now, || {
+                Some(self.paths.at(index)?.metrics(self.paths.controller()))
+            });
         }
         let mut asks = outcome.kept_alive;
         if outcome.silent
@@ -239,14 +242,19 @@ impl Connection {
         if outcome.suspect {
             self.on_suspect(now, id, index);
         }
-        if outcome.certain {
-            self.offer_if_certain(now, id);
+        if outcome.certain && self.paths.settle_doubt(now, index) {
+            self.offer_in_flight(index, ALL);
         }
         if outcome.offer {
-            self.on_suspect_pto(now, id);
+            let packets = self.paths.on_suspect_pto(now, index);
+            self.offer_in_flight(index, packets);
         }
         if outcome.repeat_control {
-            self.repeat_oldest_control(id);
+            // RFC 9002 section 6.2.4: on the only path there is, a probe carries again what a lost packet may have
+            // carried. Control frames are queued again; stream data is copied when the probe is built.
+            for frame in &self.paths.frames_in_flight(index, 2) {
+                self.repeat_control(SpaceId::Data, frame);
+            }
         }
         self.on_challenge_timeout(now, id);
     }
@@ -368,7 +376,7 @@ impl Connection {
         //# To avoid excessively small idle timeout periods, endpoints MUST increase the idle
         //# timeout period to be at least three times the current Probe Timeout (PTO).
         // The PTO rests on RTT samples, which a peer can make as long as it likes by answering late.
-        let least = (3 * self.largest_pto()).min(timeout.max(MAX_IDLE_OF_PTO));
+        let least = (3 * self.paths.largest_pto()).min(timeout.max(MAX_IDLE_OF_PTO));
         Some(self.idle_since + timeout.max(least))
     }
 
@@ -381,15 +389,5 @@ impl Connection {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
-    }
-
-    pub(crate) fn smallest_pto(&self) -> Duration {
-        let delay = self.peer_max_ack_delay();
-        self.paths
-            .iter()
-            .filter(|path| path.is_validated())
-            .map(|path| path.pto(delay))
-            .min()
-            .unwrap_or(3 * self.config.initial_rtt)
     }
 }

@@ -236,6 +236,16 @@ impl Datagrams {
         unblocked
     }
 
+    /// Writes those that a scheduler sends; whether there were any.
+    pub(crate) fn fill_scheduled(&mut self, w: &mut FrameWriter<'_>, now: Instant) -> bool {
+        let before = w.buf.len();
+        if self.can_send() {
+            self.drop_oversized(None, w.capacity());
+            self.fill(w, None, now);
+        }
+        w.buf.len() > before
+    }
+
     /// Writes as many datagrams as fit, oldest first: of those for this path, or of those for the one that the scheduler
     /// chooses. True if any was written. They are never repeated (RFC 9221 section 5.2); their records serve statistics.
     pub(crate) fn fill(

@@ -162,9 +162,9 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
-    use super::super::EndpointEvent;
     use super::super::tests::{Bench, shared_server};
     use super::*;
+    use crate::events::EndpointEvent;
 
     fn server(all: usize, per_network: usize) -> ServerConfig {
         let mut server = (*shared_server()).clone();

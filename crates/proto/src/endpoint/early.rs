@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use mpquic_sched_core::ConnectionId;
 
-use super::ConnectionEvent;
 use super::admission::FirstPacket;
+use crate::events::ConnectionEvent;
 use crate::{FourTuple, limits};
 
 /// An Initial packet that was overtaken comes within this time, or was lost.

@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint};
 use slab::Slab;
 
-use super::ConnectionEvent;
+use crate::events::ConnectionEvent;
 use crate::packet::Version;
 use crate::token::Addresses;
 use crate::{FourTuple, limits};

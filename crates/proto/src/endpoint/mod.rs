@@ -28,13 +28,10 @@ mod tests;
 pub use accept::{AcceptJob, AcceptOutcome, Accepted};
 pub use census::ConnectionCount;
 pub(crate) use census::{Census, Counted};
-pub use event::{
-    AcceptError, ConnectError, ConnectionEvent, DatagramEvent, EndpointEvent, RetryError,
-};
+pub use event::{AcceptError, ConnectError, DatagramEvent, RetryError};
 pub use half_open::HalfOpen;
 pub use incoming::Incoming;
 pub(crate) use incoming::{AddressProof, Attempt};
-pub use remains::Remains;
 pub(crate) use shards::Shard;
 
 use std::fmt;
@@ -60,7 +57,9 @@ use self::remains::Ends;
 use self::reset::AnswerRate;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
+use crate::closing::Remains;
 use crate::connection::Setup;
+use crate::events::{ConnectionEvent, EndpointEvent};
 use crate::memory::{Memory, MemoryUse};
 use crate::packet::{Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};
 use crate::token::AddressTokens;

@@ -149,7 +149,8 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::endpoint::{DatagramEvent, EndpointEvent};
+    use crate::endpoint::DatagramEvent;
+    use crate::events::EndpointEvent;
     use crate::{
         ConnectionHandle, ConnectionIdGenerator, Endpoint, FourTuple, QuicLb, QuicLbConfig,
     };

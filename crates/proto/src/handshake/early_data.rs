@@ -4,6 +4,9 @@ use std::time::Instant;
 
 use rustls::quic::DirectionalKeys;
 
+use crate::TransportError;
+use crate::frame::AckFrame;
+
 /// What becomes of early data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Fate {
@@ -80,9 +83,20 @@ impl EarlyData {
         self.rejected_below = number;
     }
 
-    /// Whether the server claims to have received rejected packets: it acknowledges this number.
-    pub(crate) fn is_rejected_number(&self, number: u64) -> bool {
-        number < self.rejected_below
+    /// The peer has rejected 0-RTT packets: an acknowledgement of packets on path 0 must not be of those.
+    #[cold]
+    pub(crate) fn check_ack(&self, frame: &AckFrame<'_>) -> Result<(), TransportError> {
+        let mut ranges = frame.blocks.iter();
+        //= specs/rfc9001.txt#section-4.6.2
+        //# When 0-RTT was rejected, a client SHOULD treat receipt of an acknowledgment for a
+        //# 0-RTT packet as a connection error of type PROTOCOL_VIOLATION, if it is able to
+        //# detect the condition.
+        if ranges.any(|range| *range.start() < self.rejected_below) {
+            return Err(TransportError::protocol_violation(
+                "acknowledgement of a 0-RTT packet that was rejected",
+            ));
+        }
+        Ok(())
     }
 
     pub(crate) fn keys(&self) -> Option<&DirectionalKeys> {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 use mpquic_sched_core::EcnCodepoint;
 
-use crate::receive::DatagramMeta;
+use crate::events::DatagramMeta;
 use crate::space::SpaceId;
 use crate::{FourTuple, PathId, limits};
 

@@ -4,6 +4,7 @@
 mod event;
 mod frames;
 mod story;
+mod watch;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ pub use event::{
     PathMetrics, Started,
 };
 pub use frames::{AckRanges, FrameInfo, Frames};
-pub(crate) use story::{Story, Trouble, is_read_at};
+pub(crate) use story::Trouble;
+pub(crate) use watch::Watch;
 
 use crate::PathId;
 use crate::packet::TAG_LEN;

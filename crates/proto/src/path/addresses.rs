@@ -9,7 +9,7 @@ use mpquic_sched_core::Side;
 use super::Path;
 use super::network::{ChallengeTimeout, NetworkPath};
 use crate::congestion::{Controller, NewPath};
-use crate::receive::DatagramMeta;
+use crate::events::DatagramMeta;
 use crate::space::SentPacket;
 use crate::{FourTuple, TransportConfig};
 

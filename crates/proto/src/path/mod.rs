@@ -4,13 +4,17 @@
 mod abandons;
 mod addresses;
 mod beyond_window;
+mod due;
+mod frames;
 mod limit;
 mod network;
+mod overall;
 mod recovery;
 mod remembered;
 mod set;
 mod silence;
 mod status;
+mod suspicion;
 mod timers;
 mod view;
 
@@ -21,12 +25,15 @@ use rand::rngs::StdRng;
 
 pub(crate) use abandons::Abandons;
 pub(crate) use addresses::{Addresses, Proof, Unanswered};
+pub(crate) use due::{Due, DueFacts};
+pub(crate) use frames::ACK_DELAY_EXPONENT;
 pub(crate) use limit::PathLimits;
 pub(crate) use network::NetworkPath;
 pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};
 pub(crate) use remembered::Epoch;
 pub(crate) use set::{PathState, Paths, RetiredPath};
 pub(crate) use status::StatusState;
+pub(crate) use suspicion::ALL;
 pub(crate) use view::PathFacts;
 
 use crate::congestion::{Controller, InitialWindow};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::PathIndex;
+use mpquic_sched_core::{PathIndex, Side};
 
 use super::PathCounters;
 use super::remembered::Remembered;
@@ -34,6 +34,39 @@ pub(crate) struct ReceivedAck<'a, 'b> {
     pub(crate) max_ack_delay: Duration,
     /// Whether it resets the probe timeout's back-off (RFC 9002 section 6.2.1).
     pub(crate) resets_backoff: bool,
+}
+
+impl<'a, 'b> ReceivedAck<'a, 'b> {
+    /// A frame that came in a packet of this space. `exponent`: of the unit of its ACK Delay field.
+    pub(crate) fn new(
+        frame: &'a AckFrame<'b>,
+        space: SpaceId,
+        side: Side,
+        exponent: u8,
+        max_ack_delay: Duration,
+        confirmed: bool,
+    ) -> Self {
+        // RFC 9002 section 5.3: the delay of Initial and Handshake acknowledgements is ignored.
+        let mut delay = Duration::ZERO;
+        if space == SpaceId::Data {
+            let micros = frame.delay.checked_shl(exponent.into());
+            delay = Duration::from_micros(micros.unwrap_or(u64::MAX).min(1 << 40));
+            //= specs/rfc9002.txt#section-5.3
+            //# * MUST use the lesser of the acknowledgment delay and the peer's max_ack_delay after the
+            //# handshake is confirmed; and
+            if confirmed {
+                delay = delay.min(max_ack_delay);
+            }
+        }
+        Self {
+            frame,
+            space,
+            delay,
+            max_ack_delay,
+            // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
+            resets_backoff: space != SpaceId::Initial || side == Side::Server,
+        }
+    }
 }
 
 /// What an ACK frame that acknowledged something new told of the path.

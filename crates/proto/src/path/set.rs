@@ -1,14 +1,17 @@
-//! All paths of a connection: slots of open ones, abandoned ones on their way out, and the memory of
-//! which path IDs were ever used; sends and receives nothing.
+//! All paths of a connection: slots of open ones, abandoned ones on their way out, the memory of which path IDs were ever
+//! used, and what the paths share: connection IDs, limits, the congestion controller.
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{MAX_PATHS, PathIndex, PathSet};
+use mpquic_sched_core::{ConnectionId, MAX_PATHS, PathIndex, PathKey};
 
-use super::{Abandons, Path, StatusState};
+use super::{Abandons, Epoch, Path, PathLimits, StatusState};
+use crate::cid::{LocalCids, RemoteCids};
+use crate::congestion::{Controller, NewPath};
 use crate::number_set::NumberSet;
+use crate::recovery::AckFrequency;
 use crate::space::PacketSpace;
-use crate::{FourTuple, PathErrorCode, PathId, PathStats, limits};
+use crate::{FourTuple, PathError, PathErrorCode, PathId, PathStats, TransportConfig, limits};
 
 /// What a path ID in a frame or packet means. Every handler answers all three; an ID above the limit that we
 /// announced never gets here.
@@ -76,9 +79,9 @@ impl RetiredPath {
 /// The paths.
 pub(crate) struct Paths {
     /// As many as were ever needed at a time.
-    slots: Vec<Option<Path>>,
+    pub(super) slots: Vec<Option<Path>>,
     /// One past the highest slot in use: nobody walks over the empty ones beyond.
-    used: usize,
+    pub(super) used: usize,
     /// The slot of the path that a packet came on last: only where to look first.
     recent: usize,
     retired: Vec<RetiredPath>,
@@ -92,10 +95,26 @@ pub(crate) struct Paths {
     discarded_count: u32,
     largest_used: PathId,
     open: usize,
+    /// There if both sides speak RFC 10069.
+    pub(super) limits: Option<PathLimits>,
+    pub(super) local_cids: LocalCids,
+    pub(super) remote_cids: RemoteCids,
+    pub(super) controller: Box<dyn Controller>,
+    pub(super) ack_frequency: AckFrequency,
+    pub(super) initial_rtt: Duration,
+    /// Bytes of suspect paths that were offered to others while it was not certain whose the silence was.
+    pub(super) offered_in_doubt: u64,
 }
 
 impl Paths {
-    pub(crate) fn new() -> Self {
+    /// No path yet; with our connection ID and the peer's for the first.
+    pub(crate) fn new(
+        local: ConnectionId,
+        remote: ConnectionId,
+        controller: Box<dyn Controller>,
+        ack_frequency: AckFrequency,
+        initial_rtt: Duration,
+    ) -> Self {
         Self {
             slots: Vec::new(),
             used: 0,
@@ -108,6 +127,176 @@ impl Paths {
             discarded_count: 0,
             largest_used: PathId::ZERO,
             open: 0,
+            limits: None,
+            local_cids: LocalCids::new(local),
+            remote_cids: RemoteCids::new(remote),
+            controller,
+            ack_frequency,
+            initial_rtt,
+            offered_in_doubt: 0,
+        }
+    }
+
+    /// Whether multipath was negotiated.
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.limits.is_some()
+    }
+
+    /// Multipath was negotiated: both sides' initial_max_path_id. No effect if it was before.
+    pub(crate) fn start_multipath(&mut self, local_max: u32, remote_max: u32) {
+        let limits = || PathLimits::new(local_max, remote_max);
+        self.limits.get_or_insert_with(limits);
+    }
+
+    /// The path ID that goes into the nonce of 1-RTT packets: none without the extension.
+    pub(crate) fn nonce_path(&self, id: PathId) -> Option<PathId> {
+        self.is_multipath().then_some(id)
+    }
+
+    pub(crate) fn limits(&self) -> Option<&PathLimits> {
+        self.limits.as_ref()
+    }
+
+    pub(crate) fn limits_mut(&mut self) -> Option<&mut PathLimits> {
+        self.limits.as_mut()
+    }
+
+    /// Our connection IDs.
+    pub(crate) fn local_cids(&self) -> &LocalCids {
+        &self.local_cids
+    }
+
+    pub(crate) fn local_cids_mut(&mut self) -> &mut LocalCids {
+        &mut self.local_cids
+    }
+
+    /// The peer's connection IDs.
+    pub(crate) fn remote_cids(&self) -> &RemoteCids {
+        &self.remote_cids
+    }
+
+    pub(crate) fn remote_cids_mut(&mut self) -> &mut RemoteCids {
+        &mut self.remote_cids
+    }
+
+    pub(crate) fn ack_frequency(&self) -> &AckFrequency {
+        &self.ack_frequency
+    }
+
+    pub(crate) fn ack_frequency_mut(&mut self) -> &mut AckFrequency {
+        &mut self.ack_frequency
+    }
+
+    pub(crate) fn controller(&self) -> &dyn Controller {
+        &*self.controller
+    }
+
+    /// An open path, and the controller that has its window.
+    pub(crate) fn with_controller(
+        &mut self,
+        index: PathIndex,
+    ) -> Option<(&mut Path, &mut dyn Controller)> {
+        let path = self.slots.get_mut(index.get())?.as_mut()?;
+        Some((path, &mut *self.controller))
+    }
+
+    /// An open path, and the peer's connection IDs.
+    pub(crate) fn with_remote_cids(
+        &mut self,
+        index: PathIndex,
+    ) -> Option<(&mut Path, &mut RemoteCids)> {
+        let path = self.slots.get_mut(index.get())?.as_mut()?;
+        Some((path, &mut self.remote_cids))
+    }
+
+    /// Opens a path in a free slot. What earlier connections know of it is looked up by `key`.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        path: Path,
+        key: PathKey,
+        epoch: Epoch,
+        config: &TransportConfig,
+    ) {
+        let index = path.index;
+        let path = self.insert(path);
+        path.remember(now, key, epoch, config);
+        let initial = path.initial_window(config);
+        let new = NewPath::new(index, now, config.initial_mtu).with_initial_window(initial);
+        self.controller.add_path(&new);
+    }
+
+    /// The peer takes UDP payloads of this size at most on this path.
+    pub(crate) fn limit_mtu(&mut self, index: PathIndex, payload: u16) {
+        if let Some((path, controller)) = self.with_controller(index) {
+            path.limit_mtu(payload, controller);
+        }
+    }
+
+    /// Measures anew if the path leads to or from another host now, and its addresses are proven. `payload`: the largest
+    /// that the peer takes.
+    pub(crate) fn settle_move(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        payload: u16,
+        config: &TransportConfig,
+    ) {
+        if let Some((path, controller)) = self.with_controller(index)
+            && path.is_validated()
+            && path.settle_move(now, config, controller)
+        {
+            path.limit_mtu(payload, controller);
+        }
+    }
+
+    /// The path of an ID.
+    ///
+    /// # Errors
+    ///
+    /// If it is not open.
+    pub(crate) fn open_one(&self, id: PathId) -> Result<&Path, PathError> {
+        self.get(id).ok_or(PathError::NotOpen(id))
+    }
+
+    /// The path ID to open next, if both sides speak RFC 10069.
+    ///
+    /// # Errors
+    ///
+    /// If the peer's limit is reached or it has issued no connection ID for the path: it will be told.
+    pub(crate) fn take_unused(&mut self) -> Result<PathId, PathError> {
+        let limits = self.limits.as_ref();
+        let limit = limits.map_or(PathId::ZERO, PathLimits::usable_max);
+        let next = self.next_unused(limit);
+        let limits = self.limits.as_mut();
+        let limits = limits.ok_or(PathError::MultipathNotNegotiated)?;
+        let Some(id) = next else {
+            limits.note_blocked();
+            return Err(PathError::NoPathIdLeft { limit });
+        };
+        if !self.remote_cids.has_unused(id) {
+            limits.note_cids_blocked(id);
+            return Err(PathError::NoCidAvailable { path: id });
+        }
+        Ok(id)
+    }
+
+    /// The path of this slot was abandoned, and its data in flight has gone back to the queues.
+    pub(crate) fn on_slot_left(&mut self, index: PathIndex) {
+        self.controller.remove_path(index);
+        for other in self.iter_mut() {
+            other.forget_path(index);
+        }
+    }
+
+    /// Retires the connection ID for the path's other addresses once it has none.
+    pub(crate) fn tidy_other_cid(&mut self, id: PathId) {
+        let path = self.get(id);
+        if path.is_some_and(|path| !path.has_other_addresses()) {
+            //= specs/rfc9000.txt#section-5.1.2
+            //# Endpoints SHOULD retire connection IDs when they are no longer actively using either
+            //# the local or destination address for which the connection ID was used.
+            self.remote_cids.retire_other(id);
         }
     }
 
@@ -119,7 +308,7 @@ impl Paths {
     }
 
     /// Puts an open path into its slot, which must be free.
-    pub(crate) fn insert(&mut self, mut path: Path) -> &mut Path {
+    fn insert(&mut self, mut path: Path) -> &mut Path {
         let early = self.early_status.iter().position(|(id, _)| *id == path.id);
         if let Some(at) = early {
             path.status = self.early_status.swap_remove(at).1;
@@ -360,12 +549,6 @@ impl Paths {
         self.iter().map(|path| path.rtt().covered()).max()
     }
 
-    /// The paths in trouble.
-    pub(crate) fn suspects(&self) -> PathSet {
-        let suspects = self.iter().filter(|path| path.is_suspect());
-        suspects.map(|path| path.index).collect()
-    }
-
     /// The path IDs up to `max` that are not abandoned, ascending, open or not. The limit that we announce rises by one for
     /// each ID that is abandoned, so that there are never more of them than paths are allowed: what this costs does not
     /// grow with the IDs that a peer has used up.
@@ -393,17 +576,19 @@ impl Paths {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
     use super::*;
+    use crate::EndpointConfig;
+    use crate::congestion::ControllerContext;
 
     proptest! {
         #[test]
         fn abandoned_ids_are_remembered(ids in proptest::collection::vec(0u32..64, 0..80)) {
-            let mut paths = Paths::new();
+            let mut paths = paths();
             let mut model = std::collections::BTreeSet::new();
             for id in ids {
                 paths.abandon_unused(PathId(id));
@@ -416,6 +601,40 @@ mod tests {
         }
     }
 
+    /// No path yet.
+    pub(in crate::path) fn paths() -> Paths {
+        let config = TransportConfig::default();
+        let mut rng = StdRng::seed_from_u64(1);
+        let mut context =
+            ControllerContext::new(config.initial_window, config.slow_start, &mut rng);
+        let controller = config.congestion.build(&mut context);
+        let delay = config.max_ack_delay;
+        let ack_frequency = AckFrequency::new(delay, None, Duration::ZERO);
+        let cid = ConnectionId::new(&[7; 8]);
+        Paths::new(cid, cid, controller, ack_frequency, config.initial_rtt)
+    }
+
+    /// Opens a validated path that has a connection ID of the peer.
+    pub(in crate::path) fn open(paths: &mut Paths, id: u32) -> PathIndex {
+        let config = TransportConfig::default();
+        let path = path(paths, id);
+        let (now, index, key) = (Instant::now(), path.index, path.tuple().key());
+        paths.open(
+            now,
+            path,
+            key,
+            Epoch::new(&EndpointConfig::new([0; 32])),
+            &config,
+        );
+        if id > 0 {
+            let cid = ConnectionId::new(&[id as u8; 8]);
+            let cids = &mut paths.remote_cids;
+            assert!(cids.on_new(PathId(id), 0, 0, cid, [id as u8; 16]).is_ok());
+            assert!(cids.activate(PathId(id)).is_some());
+        }
+        index
+    }
+
     fn path(paths: &Paths, id: u32) -> Path {
         let now = Instant::now();
         let tuple = FourTuple {
@@ -424,17 +643,14 @@ mod tests {
         };
         let space = PacketSpace::new(&mut StdRng::seed_from_u64(1));
         let network = crate::path::NetworkPath::new(tuple, true);
-        let (index, config) = (
-            paths.free_slot().unwrap(),
-            crate::TransportConfig::default(),
-        );
+        let (index, config) = (paths.free_slot().unwrap(), TransportConfig::default());
         Path::new(now, PathId(id), index, network, space, &config)
     }
 
     /// Where a packet's path was found last is no answer for another path, nor for one that has its place now.
     #[test]
     fn a_path_is_not_taken_for_the_one_before_it() {
-        let mut paths = Paths::new();
+        let mut paths = paths();
         for id in [0, 1] {
             paths.insert(path(&paths, id));
         }
@@ -458,7 +674,7 @@ mod tests {
 
     #[test]
     fn an_unused_id_and_an_abandoned_one() {
-        let mut paths = Paths::new();
+        let mut paths = paths();
         paths.abandon_unused(PathId(2));
         assert!(matches!(
             paths.state(PathId(1)),

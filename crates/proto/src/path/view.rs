@@ -6,6 +6,7 @@ use mpquic_sched_core::PathView;
 
 use super::Path;
 use crate::congestion::{Controller, MAX_WINDOW};
+use crate::observe::Trouble;
 use crate::recovery::Pace;
 use crate::{PathMetrics, PathStats};
 
@@ -100,6 +101,20 @@ impl Path {
             Pace::Window { .. } => 0,
         };
         view.last_sent = self.space.last_ack_eliciting_sent;
+    }
+
+    /// The figures that tell an operator why the path is in trouble. `elsewhere`: data can go on another path.
+    pub(crate) fn trouble(&self, now: Instant, elsewhere: bool) -> Trouble {
+        // Since it was last acknowledged, or since what waits to be: whichever is later.
+        let last_ack = self.recovery.suspect.last_ack();
+        let heard = last_ack.max(self.space.sent.first_ack_eliciting_sent());
+        let silent = heard.map_or_else(Duration::default, |at| now.saturating_duration_since(at));
+        Trouble {
+            silent_ms: silent.as_millis() as u64,
+            ptos: self.recovery.pto_count,
+            in_flight: self.space.bytes_in_flight(),
+            elsewhere,
+        }
     }
 
     /// What an observer is told of what the path measures.

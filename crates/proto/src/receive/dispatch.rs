@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, PathStatus};
 
-use super::DatagramMeta;
-use crate::connection::{CloseFrame, Connection, Event};
+use crate::connection::{Connection, Event};
+use crate::events::DatagramMeta;
 use crate::frame::{Frame, FrameIter, Stream};
 use crate::packet::PacketType;
 use crate::path::PathState;
 use crate::space::{ReceivedPacket, SpaceId};
-use crate::{PathId, TransportError};
+use crate::{ConnectionError, PathId, TransportError};
 
 impl Connection {
     /// The frames of an Initial or Handshake packet.
@@ -68,7 +68,7 @@ impl Connection {
                 pn: number,
                 ack_eliciting,
                 ecn: arrival.ecn,
-                policy: self.ack_frequency.policy(),
+                policy: self.paths.ack_frequency().policy(),
                 immediate: true,
             });
         }
@@ -130,7 +130,7 @@ impl Connection {
             pn: number,
             ack_eliciting,
             ecn: arrival.ecn,
-            policy: self.ack_frequency.policy(),
+            policy: self.paths.ack_frequency().policy(),
             immediate,
         };
         // A PATH_ABANDON among the frames may have moved the space.
@@ -201,7 +201,7 @@ impl Connection {
             | Frame::ImmediateAck
             | Frame::Ack(_)
             | Frame::Stream(_) => {}
-            Frame::AckFrequency(frame) => self.ack_frequency.on_frame(&frame)?,
+            Frame::AckFrequency(frame) => self.paths.ack_frequency_mut().on_frame(&frame)?,
             Frame::Crypto(crypto) => {
                 self.on_crypto(now, SpaceId::Data, crypto.offset, crypto.data)?;
             }
@@ -241,7 +241,8 @@ impl Connection {
                 self.on_path_status(now, path, PathStatus::Backup, seq)?;
             }
             Frame::MaxPathId(max) => self.on_max_path_id(max)?,
-            Frame::PathsBlocked(max) => self.on_paths_blocked(max)?,
+            // Informational: the limit rises when a path is abandoned, not on request.
+            Frame::PathsBlocked(max) => self.paths.limits_of_frame()?.on_paths_blocked(max)?,
             Frame::PathCidsBlocked { path, next_seq } => {
                 self.on_path_cids_blocked(path, next_seq)?;
             }
@@ -251,22 +252,15 @@ impl Connection {
 
     fn on_max_path_id(&mut self, max: u64) -> Result<(), TransportError> {
         let initial = self.peer.initial_max_path_id.unwrap_or(0);
-        let limits = self.path_limits.as_mut().ok_or_else(not_negotiated)?;
-        if limits.on_max_path_id(max, initial)? {
+        if self.paths.limits_of_frame()?.on_max_path_id(max, initial)? {
             self.issue_cids();
             self.announce_available();
         }
         Ok(())
     }
 
-    fn on_paths_blocked(&self, max: u64) -> Result<(), TransportError> {
-        // Informational: the limit rises when a path is abandoned, not on request.
-        let limits = self.path_limits.as_ref().ok_or_else(not_negotiated)?;
-        limits.on_paths_blocked(max)
-    }
-
     fn on_path_cids_blocked(&mut self, path: u64, next_seq: u64) -> Result<(), TransportError> {
-        let id = match self.path_of_frame(Some(path))? {
+        let id = match self.paths.of_frame(Some(path))? {
             PathState::Abandoned(_) => return Ok(()),
             PathState::NeverOpened(id) => id,
             PathState::Open(path) => path.id,
@@ -275,7 +269,7 @@ impl Connection {
         //# Receipt of a value of Next Sequence Number that is higher than the sequence number of
         //# the next expected to be issued connection ID for this path MUST be treated as a
         //# connection error of type PROTOCOL_VIOLATION.
-        if next_seq > self.local_cids.next_sequence(id) {
+        if next_seq > self.paths.local_cids().next_sequence(id) {
             return Err(TransportError::protocol_violation(
                 "PATH_CIDS_BLOCKED expects a connection ID beyond the next",
             ));
@@ -289,11 +283,8 @@ impl Connection {
         for frame in FrameIter::new(payload) {
             match frame {
                 Ok(Frame::ConnectionClose(_) | Frame::ApplicationClose(_)) => {
-                    let reason = match self.state.close_frame() {
-                        Some(CloseFrame::Transport(error)) => error.clone().into(),
-                        _ => crate::ConnectionError::LocallyClosed,
-                    };
-                    self.drain(arrival.now, reason);
+                    // Why is known already.
+                    self.drain(arrival.now, ConnectionError::LocallyClosed);
                     return;
                 }
                 Ok(_) => {}
@@ -306,7 +297,7 @@ impl Connection {
             .or_else(|| self.paths.iter().next())
             .map(|path| path.index);
         if let Some(index) = path {
-            self.on_received_while_closing(index);
+            self.state.on_packet_while_closing(index);
         }
     }
 }
@@ -320,8 +311,4 @@ pub(super) fn empty() -> TransportError {
     //# An endpoint MUST treat receipt of a packet containing no frames as a connection error of
     //# type PROTOCOL_VIOLATION.
     TransportError::protocol_violation("packet without frames")
-}
-
-fn not_negotiated() -> TransportError {
-    TransportError::protocol_violation("multipath frame without negotiation")
 }

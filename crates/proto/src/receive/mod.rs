@@ -8,16 +8,14 @@ mod zero_rtt;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side};
-use tracing::Level;
+use mpquic_sched_core::{ConnectionId, Side};
 
 use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
 use crate::crypto::open_long;
-use crate::endpoint::EndpointEvent;
-use crate::frame::{Frame, FrameIter, Stream};
+use crate::events::{DatagramMeta, EndpointEvent};
+use crate::frame::{Frame, FrameIter};
 use crate::memory::MemoryFor;
-use crate::observe::is_read_at;
 use crate::packet::{
     LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
     key_phase, reserved_bits_are_zero, unprotect_header, version_list,
@@ -27,31 +25,6 @@ use crate::space::SpaceId;
 use crate::{
     ConnectionError, FourTuple, NumberSpace, Observation, PacketReceived, PathId, TransportError,
 };
-
-/// Where a datagram came from, and when.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DatagramMeta {
-    pub(crate) now: Instant,
-    /// When it came: before `now` if it had to wait for keys.
-    pub(crate) received: Instant,
-    pub(crate) tuple: FourTuple,
-    pub(crate) ecn: Option<EcnCodepoint>,
-    /// UDP payload bytes.
-    pub(crate) bytes: usize,
-}
-
-impl DatagramMeta {
-    /// Of datagrams that are here now; their sizes are to be filled in.
-    pub(crate) const fn new(now: Instant, tuple: FourTuple, ecn: Option<EcnCodepoint>) -> Self {
-        Self {
-            now,
-            received: now,
-            tuple,
-            ecn,
-            bytes: 0,
-        }
-    }
-}
 
 /// A decrypted packet, its frames still to be read.
 struct Opened {
@@ -79,7 +52,7 @@ impl Connection {
         let pn_offset = 1 + self.endpoint_config.cids.len();
         let id = datagram.get(1..pn_offset);
         let id = id.filter(|_| self.endpoint_config.takes(datagram[0]));
-        let Some((dcid, id)) = id.and_then(|id| self.local_cids.addressed(id)) else {
+        let Some((dcid, id)) = id.and_then(|id| self.paths.local_cids().addressed(id)) else {
             return self.check_reset(arrival.now, datagram);
         };
         // Counts, decryptable or not (RFC 9000 section 8.1).
@@ -139,7 +112,7 @@ impl Connection {
     /// bytes count, decryptable or not).
     fn count_datagram(&mut self, packet: &ProtectedPacket, tuple: &FourTuple, bytes: usize) {
         let id = match packet {
-            ProtectedPacket::Short { dcid, .. } => match self.local_cids.path_of(dcid) {
+            ProtectedPacket::Short { dcid, .. } => match self.paths.local_cids().path_of(dcid) {
                 Some(id) => id,
                 None => return,
             },
@@ -203,7 +176,7 @@ impl Connection {
             }
             ProtectedPacket::Short {
                 dcid, pn_offset, ..
-            } => match self.local_cids.path_of(dcid) {
+            } => match self.paths.local_cids().path_of(dcid) {
                 Some(id) => self.on_short_packet(arrival, id, dcid, *pn_offset, bytes),
                 None => self.check_reset(arrival.now, bytes),
             },
@@ -306,7 +279,7 @@ impl Connection {
             //= specs/rfc9000.txt#section-7.2
             //# Until a packet is received from the server, the client MUST use the same Destination
             //# Connection ID value on all packets in this connection.
-            self.remote_cids.replace_initial(*scid);
+            self.paths.remote_cids_mut().replace_initial(*scid);
             self.remote_scid = *scid;
         //= specs/rfc9000.txt#section-7.2
         //# Any further changes to the Destination Connection ID are only permitted if the values
@@ -380,7 +353,7 @@ impl Connection {
         if self.handshake.one_rtt.is_none() || !ready {
             return self.keep_undecryptable(arrival, SpaceId::Data, id, bytes);
         }
-        let nonce_path = self.nonce_path(id);
+        let nonce_path = self.paths.nonce_path(id);
         let expected = match self.paths.state(id) {
             PathState::Open(path) => path.next_expected(),
             PathState::Abandoned(Some(retired)) => retired.space.next_expected(),
@@ -400,7 +373,7 @@ impl Connection {
         // Only around a key update does it matter how long old keys are kept.
         let updating = keys.keeps_previous() || phase != keys.phase();
         let pto = if updating {
-            self.largest_pto()
+            self.paths.largest_pto()
         } else {
             Duration::ZERO
         };
@@ -412,7 +385,9 @@ impl Connection {
         let len = match opened {
             Ok(opened) => {
                 if opened.updated {
-                    self.note_key_update(now, true);
+                    let (phase, by_peer) = (keys.updates(), true);
+                    self.watch
+                        .note(now, Observation::KeyUpdate { phase, by_peer });
                 }
                 opened.payload_len
             }
@@ -444,7 +419,11 @@ impl Connection {
         }
         // Parsed twice only when memory is short.
         let memory = self.streams.memory_for(now, payload.len() as u64);
-        if memory != MemoryFor::All && self.asks_for_memory(memory, &bytes[payload.clone()]) {
+        if memory != MemoryFor::All
+            && self
+                .streams
+                .lacks_memory_for(memory, &bytes[payload.clone()])
+        {
             self.totals.refused_packets += 1;
             if let Some(path) = self.paths.get_mut(id) {
                 path.on_packet_refused(now);
@@ -486,28 +465,10 @@ impl Connection {
         if let Err(error) = self.on_data_payload(arrival, id, dcid, number, &bytes[payload]) {
             self.fail(now, error);
         }
-        if self.is_observed() {
+        if self.watch.is_observed() {
             let bytes = self.streams.out_of_order();
-            self.note(now, Observation::OutOfOrder { bytes });
+            self.watch.note(now, Observation::OutOfOrder { bytes });
         }
-    }
-
-    /// Whether a packet has data for which there is no memory. It is not acknowledged, and so its data comes
-    /// again.
-    //= specs/rfc9000.txt#section-13.1
-    //# For STREAM frames, this means the data has been enqueued in preparation to be received by the
-    //# application protocol, but it does not require that data be delivered and consumed.
-    fn asks_for_memory(&self, memory: MemoryFor, payload: &[u8]) -> bool {
-        FrameIter::new(payload).any(|frame| match frame {
-            Ok(Frame::Stream(stream)) => !self.has_memory_for(memory, &stream),
-            _ => false,
-        })
-    }
-
-    fn has_memory_for(&self, memory: MemoryFor, stream: &Stream<'_>) -> bool {
-        let (offset, len) = (stream.offset, stream.data.len() as u64);
-        let in_order = memory == MemoryFor::InOrder && self.streams.is_in_order(stream.id, offset);
-        len == 0 || in_order || self.streams.needs_no_memory(stream.id, offset, len)
     }
 
     /// Takes from a packet for which there is no memory that for which there is: above all the data that comes next for
@@ -526,7 +487,7 @@ impl Connection {
         while let Some(frame) = frames.next() {
             let frame = frame?;
             let fits = match &frame {
-                Frame::Stream(stream) => self.has_memory_for(memory, stream),
+                Frame::Stream(stream) => self.streams.has_memory_for(memory, stream),
                 Frame::Ack(_) => true,
                 _ => false,
             };
@@ -547,9 +508,16 @@ impl Connection {
             self.rest_at = Some(now + REST);
         }
         self.eliciting_since_received = false;
-        if self.is_observed() || is_read_at(Level::TRACE) {
-            self.note_packet_received(&packet());
+        if self.watch.wants_packets() {
+            self.watch.on_packet_received(&packet());
         }
+    }
+
+    /// A packet did not decrypt.
+    #[cold]
+    fn on_undecryptable(&mut self, now: Instant, space: NumberSpace) {
+        self.totals.undecryptable_packets += 1;
+        self.watch.note(now, Observation::Undecryptable { space });
     }
 
     fn keep_undecryptable(
@@ -607,7 +575,7 @@ impl Connection {
         //# If the last 16 bytes of the datagram are identical in value to a stateless reset token,
         //# the endpoint MUST enter the draining period and not send any further packets on this
         //# connection.
-        if self.state.is_alive() && is_reset(self.remote_cids.tokens(), bytes) {
+        if self.state.is_alive() && is_reset(self.paths.remote_cids().tokens(), bytes) {
             self.drain(now, ConnectionError::Reset);
         }
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use mpquic_sched_core::ConnectionId;
 
-use super::DatagramMeta;
 use crate::connection::Connection;
 use crate::crypto::open_long;
+use crate::events::DatagramMeta;
 use crate::frame::{Frame, FrameIter};
 use crate::memory::MemoryFor;
 use crate::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};
@@ -76,7 +76,11 @@ impl Connection {
         }
         // As with 1-RTT packets.
         let memory = self.streams.memory_for(arrival.now, payload.len() as u64);
-        if memory != MemoryFor::All && self.asks_for_memory(memory, &bytes[payload.clone()]) {
+        if memory != MemoryFor::All
+            && self
+                .streams
+                .lacks_memory_for(memory, &bytes[payload.clone()])
+        {
             self.totals.refused_packets += 1;
             return;
         }
@@ -143,7 +147,7 @@ impl Connection {
             pn: number,
             ack_eliciting,
             ecn: arrival.ecn,
-            policy: self.ack_frequency.policy(),
+            policy: self.paths.ack_frequency().policy(),
             //= specs/rfc9000.txt#section-13.2.1
             //# An endpoint MUST acknowledge all ack-eliciting Initial and Handshake packets
             //# immediately and all ack-eliciting 0-RTT and 1-RTT packets within its advertised
@@ -163,7 +167,7 @@ impl Connection {
     /// A 1-RTT packet came: soon nothing can come with 0-RTT keys any more.
     #[cold]
     pub(super) fn schedule_early_key_discard(&mut self, now: std::time::Instant) {
-        let wait: Duration = 3 * self.largest_pto();
+        let wait: Duration = 3 * self.paths.largest_pto();
         self.handshake.early_data.discard_at(now + wait);
     }
 }

@@ -15,12 +15,11 @@ use smallvec::SmallVec;
 
 pub(crate) use reinject::Candidate;
 
-use crate::PathId;
-use crate::congestion::Controller;
-use crate::path::{Path, PathFacts, Paths};
+use crate::path::{PathFacts, Paths};
 use crate::recovery::earlier;
 use crate::space::StreamRange;
 use crate::stream::Streams;
+use crate::{Choice, Decided};
 use reinject::ReinjectCursors;
 use tail::TailCopies;
 use wait::WaitClock;
@@ -96,12 +95,12 @@ pub(crate) struct Schedule {
 
 /// What the scheduler answered, for an observer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Answer {
-    pub(crate) number: u64,
-    pub(crate) decision: Decision,
-    pub(crate) why: Option<&'static str>,
+struct Answer {
+    number: u64,
+    decision: Decision,
+    why: Option<&'static str>,
     /// Of the path that is sent on instead, since a wait has lasted too long.
-    pub(crate) instead: Option<PathIndex>,
+    instead: Option<PathIndex>,
 }
 
 impl Schedule {
@@ -147,14 +146,33 @@ impl Schedule {
         &mut self.views[path.get()]
     }
 
-    /// Whether what the scheduler says is kept for [`take_answer`](Self::take_answer).
+    /// Whether what the scheduler says is kept for [`take_decided`](Self::take_decided).
     pub(crate) fn watch(&mut self, watched: bool) {
         self.watched = watched;
     }
 
     /// What the scheduler said since the last call, if it is watched and was asked.
-    pub(crate) fn take_answer(&mut self) -> Option<Answer> {
-        self.answer.take()
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take_decided(&mut self, now: Instant, paths: &Paths) -> Option<Decided> {
+        let answer = self.answer.take()?;
+        let id = |index| paths.at(index).map(|path| path.id);
+        let choice = match (answer.instead, answer.decision) {
+            (Some(index), _) => Choice::Overridden { path: id(index)? },
+            (None, Decision::Send { path, data, copies }) => Choice::Send {
+                path: id(path)?,
+                data,
+                copies: copies.len(),
+            },
+            (None, Decision::Wait { until }) => Choice::Wait {
+                at_most: until.map(|until| until.saturating_duration_since(now)),
+            },
+        };
+        Some(Decided {
+            number: answer.number,
+            choice,
+            why: answer.why,
+        })
     }
 
     /// Slots up to the highest one in use; schedulers need not look at the rest.
@@ -162,60 +180,58 @@ impl Schedule {
         &views[..used.min(views.len())]
     }
 
-    /// Brings the views of all paths up to date: those with room are offered to the scheduler again. `has_cid`: whether a
-    /// path has a connection ID of the peer.
-    pub(crate) fn refresh(
-        &mut self,
-        now: Instant,
-        paths: &mut Paths,
-        controller: &dyn Controller,
-        max_ack_delay: Duration,
-        has_cid: impl Fn(PathId) -> bool,
-    ) {
+    /// Brings the views of all paths up to date: those with room are offered to the scheduler again.
+    pub(crate) fn refresh(&mut self, now: Instant, paths: &mut Paths) {
         self.wants_streams = self.scheduler.wants_streams();
         self.exhausted = PathSet::EMPTY;
         self.used = paths.used();
-        for path in paths.iter_mut() {
-            let facts = PathFacts {
-                usable: path.may_carry_data() && has_cid(path.id),
-                max_ack_delay,
-            };
+        paths.for_each_view(|path, controller, facts| {
             let view = self.view_mut(path.index);
             path.fill_view(view, controller, facts, now);
-        }
+        });
     }
 
     /// Brings the view of one usable path up to date.
-    pub(crate) fn refresh_path(
-        &mut self,
-        now: Instant,
-        path: &mut Path,
-        controller: &dyn Controller,
-        max_ack_delay: Duration,
-    ) {
-        let facts = PathFacts {
-            usable: path.may_carry_data(),
-            max_ack_delay,
-        };
-        let view = self.view_mut(path.index);
-        path.fill_view(view, controller, facts, now);
+    pub(crate) fn refresh_path(&mut self, now: Instant, paths: &mut Paths, index: PathIndex) {
+        let max_ack_delay = paths.peer_max_ack_delay();
+        if let Some((path, controller)) = paths.with_controller(index) {
+            let facts = PathFacts {
+                usable: path.may_carry_data(),
+                max_ack_delay,
+            };
+            path.fill_view(self.view_mut(index), controller, facts, now);
+        }
     }
 
     /// Brings the view of a path up to date that has sent a packet since it was up to date.
-    pub(crate) fn refresh_sender(
-        &mut self,
-        now: Instant,
-        path: &mut Path,
-        controller: &dyn Controller,
-    ) {
-        if let Some(view) = self.views.get_mut(path.index.get()) {
+    pub(crate) fn refresh_sender(&mut self, now: Instant, paths: &mut Paths, index: PathIndex) {
+        if let Some(view) = self.views.get_mut(index.get())
+            && let Some((path, controller)) = paths.with_controller(index)
+        {
             path.fill_view_after_sending(view, controller, now);
         }
     }
 
+    /// Tells the scheduler what the streams noted.
+    pub(crate) fn on_streams(&mut self, streams: &mut Streams) {
+        while let Some(event) = streams.poll_sched_event() {
+            self.on_stream(&event);
+        }
+    }
+
+    /// Tells the streams which paths carry what is to be sent again.
+    #[cold]
+    #[inline(never)]
+    fn tell_usable(&self, streams: &mut Streams) {
+        streams.set_usable(self.usable(), self.late());
+    }
+
     /// Brings the view of the queue up to date: O(1) but for the streams one by one, if the scheduler wants them.
     /// `control`: whether control frames or datagrams wait.
-    pub(crate) fn refresh_queue(&mut self, streams: &Streams, control: bool, paths: &Paths) {
+    pub(crate) fn refresh_queue(&mut self, streams: &mut Streams, control: bool, paths: &Paths) {
+        if streams.queue().retransmittable > 0 {
+            self.tell_usable(streams);
+        }
         let counters = streams.queue();
         let queue = &mut self.queue;
         queue.unsent = counters.unsent;

@@ -13,7 +13,8 @@ use super::recv::{Outcome, RecvStream, StreamChunk};
 use super::set::Streams;
 use super::{Chunk, ClosedStream, ReadError, StreamEvent};
 use crate::TransportError;
-use crate::frame::{Stream, types};
+use crate::frame::{Frame, FrameIter, Stream, types};
+use crate::memory::MemoryFor;
 
 /// What the application does.
 impl Streams {
@@ -114,6 +115,25 @@ impl Streams {
 
 /// What the peer's frames do.
 impl Streams {
+    /// Whether a packet has data for which there is no memory. It is not acknowledged, and so its data comes
+    /// again.
+    //= specs/rfc9000.txt#section-13.1
+    //# For STREAM frames, this means the data has been enqueued in preparation to be received by the
+    //# application protocol, but it does not require that data be delivered and consumed.
+    pub(crate) fn lacks_memory_for(&self, memory: MemoryFor, payload: &[u8]) -> bool {
+        FrameIter::new(payload).any(|frame| match frame {
+            Ok(Frame::Stream(stream)) => !self.has_memory_for(memory, &stream),
+            _ => false,
+        })
+    }
+
+    /// Whether there is memory for what a STREAM frame carries.
+    pub(crate) fn has_memory_for(&self, memory: MemoryFor, frame: &Stream<'_>) -> bool {
+        let (offset, len) = (frame.offset, frame.data.len() as u64);
+        let in_order = memory == MemoryFor::InOrder && self.is_in_order(frame.id, offset);
+        len == 0 || in_order || self.needs_no_memory(frame.id, offset, len)
+    }
+
     /// The peer names a stream in a frame: it may come to be by that, and must not be one that
     /// only we may bring about (RFC 9000 sections 2.1, 3.2 and 4.6).
     fn on_named(&mut self, id: StreamId, frame: u64) -> Result<(), TransportError> {

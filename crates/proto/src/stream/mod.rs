@@ -27,6 +27,7 @@ mod unordered;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use outgoing::MIN_COPY_ROOM;
 pub(crate) use set::{PeerStreamParams, Streams};
 
 use bytes::Bytes;

@@ -23,6 +23,13 @@ pub(super) struct Unsettled {
     newly: bool,
 }
 
+/// Less room than this is not worth a copy of stream data.
+pub(crate) const MIN_COPY_ROOM: usize = 40;
+
+/// Writes a range of a stream once more.
+type FillRange =
+    fn(&mut Streams, &mut FrameWriter<'_>, &StreamRange, PathIndex) -> Option<StreamRange>;
+
 /// What the application does.
 impl Streams {
     /// How much of `wanted` may be written now.
@@ -386,6 +393,32 @@ impl Streams {
         path: PathIndex,
     ) -> Option<StreamRange> {
         self.copy(w, r, path, Repeats::Lost)
+    }
+
+    /// Writes what is not acknowledged of these ranges, and what `fill` says may go on this path; true if all of it
+    /// fitted.
+    pub(crate) fn fill_ranges(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        ranges: &[StreamRange],
+        index: PathIndex,
+        fill: FillRange,
+    ) -> bool {
+        for range in ranges {
+            // Piece by piece: what is acknowledged, or was here before, is left out.
+            loop {
+                if w.remaining() <= MIN_COPY_ROOM {
+                    return false;
+                }
+                let Some(written) = fill(self, w, range, index) else {
+                    break;
+                };
+                if written.end == range.end && written.fin == range.fin {
+                    break;
+                }
+            }
+        }
+        true
     }
 
     /// Like [`fill_range`](Self::fill_range), but on any path: for loss probes (RFC 9002 section

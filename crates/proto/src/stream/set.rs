@@ -564,7 +564,7 @@ impl Streams {
     }
 
     /// Whether the data begins where what was received without a gap ends, or before.
-    pub(crate) fn is_in_order(&self, id: StreamId, offset: u64) -> bool {
+    pub(super) fn is_in_order(&self, id: StreamId, offset: u64) -> bool {
         match self.recvs.get(id) {
             None => offset == 0,
             Some(stream) => offset <= stream.assembler.frontier(),
@@ -573,7 +573,7 @@ impl Streams {
 
     /// Whether data needs no memory for long: it was received already, or it comes next for an application
     /// that has read all before it, or it is not kept.
-    pub(crate) fn needs_no_memory(&self, id: StreamId, offset: u64, len: u64) -> bool {
+    pub(super) fn needs_no_memory(&self, id: StreamId, offset: u64, len: u64) -> bool {
         match self.recvs.get(id) {
             None => offset == 0,
             Some(stream) => stream.needs_no_memory(offset, len),

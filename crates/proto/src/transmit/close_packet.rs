@@ -3,39 +3,41 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::TransportErrorCode;
-
 use super::packet::PacketSpec;
-use crate::connection::{CloseFrame, Connection};
-use crate::frame::writer::FrameWriter;
+use crate::PathId;
+use crate::closing::CloseFrame;
+use crate::connection::Connection;
 use crate::ids::Transmit;
 use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::Addresses;
 use crate::space::{PacketOrigin, SpaceId};
-use crate::{ConnectionClose, PathId};
 
 impl Connection {
     /// One datagram with CONNECTION_CLOSE for the next path that is due to get it.
     #[inline(never)]
     pub(super) fn transmit_close(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         let close = self.state.close_frame()?.clone();
-        while let Some(index) = self.close_due.iter().next() {
-            self.close_due.remove(index);
+        let mut transmit = None;
+        while transmit.is_none()
+            && let Some(index) = self.state.take_due()
+        {
             let Some(id) = self.paths.at(index).map(|path| path.id) else {
                 continue;
             };
             let start = buf.len();
-            if let Some(transmit) = self.close_datagram(now, id, &close, buf) {
-                self.close_sent = Some(now);
-                if self.paths.open_count() == 1 {
-                    self.last_close = buf[start..].into();
-                }
-                self.leave_unheard(now);
-                return Some(transmit);
+            transmit = self.close_datagram(now, id, &close, buf);
+            if transmit.is_some() {
+                let alone = self.paths.open_count() == 1;
+                let only = alone.then(|| &buf[start..]);
+                self.state.on_close_sent(now, only);
             }
         }
-        self.leave_unheard(now);
-        None
+        // The peer is told, if it is there. If it was never heard of, it asks for no repetition.
+        let unheard = self.side.is_client() && !self.received_any;
+        if unheard && self.state.is_told() {
+            self.end_quietly(now);
+        }
+        transmit
     }
 
     fn close_datagram(
@@ -84,20 +86,14 @@ impl Connection {
                     pad_to,
                     ..spec
                 };
-                self.send_packet(now, &spec, buf, |_, w| write_early_close(w, close));
+                self.send_packet(now, &spec, buf, |_, w| close.write_early(w));
             }
         }
         if one_rtt {
             // RFC 9000 section 14.1: what follows an Initial packet expands its datagram.
             let pad_to = if has_initial { end } else { 0 };
             let spec = PacketSpec { pad_to, ..spec };
-            self.send_packet(now, &spec, buf, |_, w| match close {
-                CloseFrame::Transport(error) => write_transport_close(w, error),
-                CloseFrame::Application(close) => {
-                    let room = w.remaining();
-                    close.encode(w.buf, room)
-                }
-            });
+            self.send_packet(now, &spec, buf, |_, w| close.write(w));
         }
         let size = buf.len() - start;
         if size == 0 {
@@ -105,32 +101,4 @@ impl Connection {
         }
         self.finish_transmit(id, Addresses::Current, None, size, None)
     }
-}
-
-/// RFC 9000 section 10.2.3: what the application said is not for unauthenticated eyes. False if it does not fit: the
-/// amplification limit leaves no room.
-fn write_early_close(w: &mut FrameWriter<'_>, close: &CloseFrame) -> bool {
-    match close {
-        CloseFrame::Transport(error) => write_transport_close(w, error),
-        CloseFrame::Application(_) => {
-            //= specs/rfc9000.txt#section-10.2.3
-            //# A CONNECTION_CLOSE of type 0x1d MUST be replaced by a CONNECTION_CLOSE of type 0x1c
-            //# when sending the frame in Initial or Handshake packets.
-            //= specs/rfc9000.txt#section-10.2.3
-            //# Endpoints MUST clear the value of the Reason Phrase field and SHOULD use the
-            //# APPLICATION_ERROR code when converting to a CONNECTION_CLOSE of type 0x1c.
-            let error = crate::TransportError::new(TransportErrorCode::APPLICATION_ERROR, "");
-            write_transport_close(w, &error)
-        }
-    }
-}
-
-fn write_transport_close(w: &mut FrameWriter<'_>, error: &crate::TransportError) -> bool {
-    let close = ConnectionClose {
-        error_code: error.code,
-        frame_type: error.frame.unwrap_or(0),
-        reason: bytes::Bytes::copy_from_slice(error.reason.as_bytes()),
-    };
-    let room = w.remaining();
-    close.encode(w.buf, room)
 }

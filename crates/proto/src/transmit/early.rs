@@ -34,7 +34,7 @@ impl Connection {
     /// window lets no more out than its initial size, which may leave at once (RFC 9002 section 7.7).
     fn early_data_due(&self) -> bool {
         let waits = self.has_early_keys()
-            && (self.local_cids.can_send()
+            && (self.paths.local_cids().can_send()
                 || self.streams.can_send_data()
                 || self.streams.can_send_control()
                 || self.datagrams.can_send());
@@ -42,7 +42,7 @@ impl Connection {
             return false;
         };
         let in_flight = self.spaces.bytes_in_flight() + path.space().bytes_in_flight();
-        in_flight + u64::from(path.mtu()) <= self.controller.window(path.index)
+        in_flight + u64::from(path.mtu()) <= self.paths.controller().window(path.index)
     }
 
     /// The next datagram of early data.
@@ -68,7 +68,7 @@ impl Connection {
             //# various reasons: ACK, CRYPTO, HANDSHAKE_DONE, NEW_TOKEN, PATH_RESPONSE, and
             //# RETIRE_CONNECTION_ID.
             if any && this.side == Side::Server {
-                this.fill_own_ack(w, now, index);
+                this.paths.fill_own_ack(w, now, index);
             }
             any
         })
@@ -79,7 +79,7 @@ impl Connection {
     pub(super) fn early_cids_follow_handshake(&self, room: usize) -> bool {
         self.side == Side::Server
             && room >= WORTH
-            && self.local_cids.can_send()
+            && self.paths.local_cids().can_send()
             && !self.handshake.can_send(SpaceId::Handshake)
             && self.early_data_due()
     }
@@ -99,7 +99,7 @@ impl Connection {
         //= specs/rfc10069-draft.md#frames
         //# All frames defined in this document MUST only be sent in 1-RTT packets.
         if self.side == Side::Server {
-            self.local_cids.fill(w, self.path_limits.is_some());
+            self.paths.fill_local_cids(w);
         }
         if self.streams.can_send_control() {
             self.streams.fill_control(w);

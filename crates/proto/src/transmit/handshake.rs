@@ -42,7 +42,11 @@ impl Connection {
         let limit = usize::try_from(path.send_limit()).unwrap_or(usize::MAX);
         let size = usize::from(path.mtu()).min(limit);
         let in_flight = self.spaces.bytes_in_flight() + path.space().bytes_in_flight();
-        let window_left = self.controller.window(path.index).saturating_sub(in_flight);
+        let window_left = self
+            .paths
+            .controller()
+            .window(path.index)
+            .saturating_sub(in_flight);
         // RFC 9002 section 7: probes may exceed the window; the handshake otherwise may not.
         if !self.spaces.has_probes() && window_left < size as u64 && self.only_data(now) {
             return None;

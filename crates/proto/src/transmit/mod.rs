@@ -62,7 +62,7 @@ impl Connection {
             return Some(transmit);
         }
         self.handshake.one_rtt.as_ref()?;
-        self.feed_stream_events();
+        self.schedule.on_streams(&mut self.streams);
         let mut left = false;
         if let Some(transmit) = self.transmit_unscheduled(now, buf, false, &mut left) {
             return Some(transmit);

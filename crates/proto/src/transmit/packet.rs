@@ -4,13 +4,11 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent, Side};
-use tracing::Level;
 
 use crate::connection::Connection;
 use crate::crypto::{OneRttKeys, seal_long};
 use crate::frame::writer::{FrameWriter, Resent};
 use crate::ids::Transmit;
-use crate::observe::is_read_at;
 use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
@@ -125,8 +123,8 @@ impl Connection {
         //# An endpoint MUST use a connection ID associated to the same path ID as used in the
         //# packet received by the endpoint when it intends to send packets on the same path.
         let dcid = match spec.to {
-            Addresses::Current => self.remote_cids.active(id)?,
-            Addresses::Previous => self.remote_cids.for_other(id)?,
+            Addresses::Current => self.paths.remote_cids().active(id)?,
+            Addresses::Previous => self.paths.remote_cids_mut().for_other(id)?,
         };
         let path = self.paths.at(spec.path)?;
         let opened = match spec.space {
@@ -182,9 +180,9 @@ impl Connection {
         };
         // RFC 9002 section 2: ack-eliciting or padded.
         sent.in_flight |= packet.pad(buf, spec.pad_to);
-        if self.is_observed() || is_read_at(Level::TRACE) {
+        if self.watch.wants_packets() {
             // Before it is protected: whoever looks may want to see the frames.
-            self.note_packet_sent(&PacketSent {
+            self.watch.on_packet_sent(&PacketSent {
                 now,
                 space: NumberSpace::on_path(spec.space, id),
                 number: packet.number,
@@ -266,7 +264,7 @@ impl Connection {
             self.quic_bit.apply(first);
         }
         let Some(marks) = &packet.long else {
-            let nonce_path = self.nonce_path(id);
+            let nonce_path = self.paths.nonce_path(id);
             let Some(keys) = &mut self.handshake.one_rtt else {
                 return Err(no_keys());
             };
@@ -299,7 +297,7 @@ impl Connection {
         resent: Resent,
     ) {
         let (decision, size) = (packet.decision, packet.size);
-        let Some(path) = self.paths.at_mut(spec.path) else {
+        let Some((path, controller)) = self.paths.with_controller(spec.path) else {
             return;
         };
         if spec.origin == PacketOrigin::Close {
@@ -318,7 +316,6 @@ impl Connection {
             self.eliciting_since_received = true;
             self.idle_since = now;
         }
-        let controller = &mut *self.controller;
         if spec.space != SpaceId::Data {
             path.on_handshake_packet_sent(now, &packet, controller);
             if let Some(space) = self.spaces.get_mut(spec.space) {

@@ -8,18 +8,14 @@ use smallvec::SmallVec;
 
 use super::batch::Sizes;
 use super::packet::PacketSpec;
-use crate::TransportError;
 use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
 use crate::path::{Addresses, Path, Paths};
 use crate::schedule::Planned;
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
-use crate::stream::Streams;
-
-/// Writes a range of a stream once more.
-type FillRange =
-    fn(&mut Streams, &mut FrameWriter<'_>, &StreamRange, PathIndex) -> Option<StreamRange>;
+use crate::stream::{MIN_COPY_ROOM, Streams};
+use crate::{Observation, TransportError};
 
 impl Connection {
     /// Whether there is anything that a scheduler could send.
@@ -30,29 +26,6 @@ impl Connection {
     /// Whether the scheduler may have more to copy.
     pub(crate) fn has_copies(&self) -> bool {
         self.schedule.is_copying() && self.streams.queue().in_flight > 0
-    }
-
-    /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
-    /// what they could.
-    fn note_app_limited(&mut self) {
-        for path in self.paths.iter_mut() {
-            if path.space().bytes_in_flight() < self.controller.window(path.index) {
-                path.on_app_limited();
-            }
-        }
-    }
-
-    /// The scheduler leaves paths unused that could send, though data waits. That, too, says less
-    /// than what they could, unless enough is in flight to keep them busy meanwhile.
-    fn note_held_back(&mut self) {
-        for path in self.paths.iter_mut() {
-            let in_flight = path.space().bytes_in_flight();
-            if self.schedule.can_send(path.index)
-                && in_flight.saturating_mul(2) < self.controller.window(path.index)
-            {
-                path.on_app_limited();
-            }
-        }
     }
 
     /// Packets as the scheduler decides, one by one. Those of one path leave as one batch, also if
@@ -66,15 +39,17 @@ impl Connection {
     ) -> Option<Transmit> {
         let mut waiting = self.has_scheduled_data();
         if !waiting {
-            self.note_app_limited();
+            self.paths.note_app_limited();
             // A scheduler may want to reinject even if nothing waits.
             if self.streams.queue().in_flight == 0 {
                 self.schedule.on_nothing_to_send(now);
                 return None;
             }
         }
-        self.refresh_paths(now);
-        self.refresh_queue(self.has_control());
+        self.schedule.refresh(now, &mut self.paths);
+        let control = self.has_control();
+        self.schedule
+            .refresh_queue(&mut self.streams, control, &self.paths);
         let mut transmit = None;
         if let Some(planned) = self.next_planned(now, waiting)
             && (waiting || planned.data.is_copy())
@@ -88,7 +63,8 @@ impl Connection {
                 return self.transmit_tail_copy(now, buf);
             }
         } else if transmit.is_none() {
-            self.note_held_back();
+            self.paths
+                .note_held_back(|path| self.schedule.can_send(path));
         }
         self.schedule.end_tail();
         transmit
@@ -118,9 +94,11 @@ impl Connection {
             // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
             while let Some(copy) = next.take() {
                 let complete = copy.path == target
-                    && this.fill_ranges(w, &copy.ranges, target, Streams::fill_range_again);
+                    && this
+                        .streams
+                        .fill_ranges(w, &copy.ranges, target, Streams::fill_range_again);
                 if complete {
-                    this.mark_carried(copy.source, copy.packet, target);
+                    this.paths.mark_carried(copy.source, copy.packet, target);
                     this.schedule.on_tail_copied(&copy);
                 }
                 this.schedule.recycle(copy);
@@ -132,32 +110,25 @@ impl Connection {
         })
     }
 
-    /// Brings the scheduler's views of the paths up to date.
-    fn refresh_paths(&mut self, now: Instant) {
-        let max_ack_delay = self.peer_max_ack_delay();
-        let (controller, cids) = (&*self.controller, &self.remote_cids);
-        self.schedule
-            .refresh(now, &mut self.paths, controller, max_ack_delay, |id| {
-                cids.active(id).is_some()
-            });
-    }
-
     /// What the scheduler wants to be sent next; `idle`: whether nothing may be in flight, for all that was sent just now.
     fn next_planned(&mut self, now: Instant, idle: bool) -> Option<Planned> {
         let paths = &self.paths;
         let planned = self
             .schedule
             .next(now, &|| idle && nothing_in_flight(paths));
-        self.note_answer(now);
-        if planned.is_none() {
-            self.heed_fault(now);
-        }
+        self.on_answer(now, planned.is_some());
         planned
     }
 
-    /// The scheduler may have broken its contract: then the connection is over, and both sides learn why.
-    fn heed_fault(&mut self, now: Instant) {
-        if let Some(fault) = self.schedule.take_fault() {
+    /// The scheduler was asked. It may have broken its contract: then the connection is over, and both sides learn why.
+    #[inline]
+    fn on_answer(&mut self, now: Instant, sends: bool) {
+        if self.watch.is_observed()
+            && let Some(decided) = self.schedule.take_decided(now, &self.paths)
+        {
+            self.watch.note(now, Observation::Decided(decided));
+        }
+        if !sends && let Some(fault) = self.schedule.take_fault() {
             tracing::error!("{fault}");
             self.fail(now, TransportError::internal(fault));
         }
@@ -223,9 +194,8 @@ impl Connection {
             }
             self.schedule.on_progress(&planned);
             progress = true;
-            if let Some(path) = self.paths.at_mut(planned.path) {
-                self.schedule.refresh_sender(now, path, &*self.controller);
-            }
+            self.schedule
+                .refresh_sender(now, &mut self.paths, planned.path);
             let control = self.has_control_still();
             if !control && !self.streams.can_send_data() {
                 break;
@@ -236,7 +206,8 @@ impl Connection {
                 planned = again;
                 continue;
             }
-            self.refresh_queue(control);
+            self.schedule
+                .refresh_queue(&mut self.streams, control, &self.paths);
             match self.next_planned(now, false) {
                 Some(next) if waiting || next.data.is_copy() => planned = next,
                 _ => break,
@@ -263,10 +234,7 @@ impl Connection {
         let instead = self
             .schedule
             .instead(now, planned, &|| idle && nothing_in_flight(paths));
-        self.note_answer(now);
-        if instead.is_none() {
-            self.heed_fault(now);
-        }
+        self.on_answer(now, instead.is_some());
         instead
     }
 
@@ -360,7 +328,7 @@ impl Connection {
         };
         let number = self.send_packet(now, &spec, buf, |this, w| {
             let owed = this.paths.at(index).map(Path::owed_ack);
-            this.fill_own_ack(w, now, index);
+            this.paths.fill_own_ack(w, now, index);
             // The view of the queue is brought up to date before each decision.
             if this.schedule.control_waits() {
                 this.fill_control(w);
@@ -404,14 +372,14 @@ impl Connection {
         self.streams.set_each_repeats(data == Data::Redundant);
         match data {
             Data::Next | Data::Retransmit => {
-                let wrote = self.fill_datagrams(w, now);
+                let wrote = self.datagrams.fill_scheduled(w, now);
                 self.streams.fill(w, data, index) || wrote
             }
-            Data::Control => self.fill_datagrams(w, now),
+            Data::Control => self.datagrams.fill_scheduled(w, now),
             Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
             Data::Reinject => self.fill_reinjected(w, index),
             Data::Redundant => {
-                let mut wrote = self.fill_datagrams(w, now);
+                let mut wrote = self.datagrams.fill_scheduled(w, now);
                 if self.streams.queue().retransmittable > 0 {
                     wrote |= self.streams.fill_again(w, index);
                 }
@@ -425,15 +393,6 @@ impl Connection {
         }
     }
 
-    fn fill_datagrams(&mut self, w: &mut FrameWriter<'_>, now: Instant) -> bool {
-        let before = w.buf.len();
-        if self.datagrams.can_send() {
-            self.datagrams.drop_oversized(None, w.capacity());
-            self.datagrams.fill(w, None, now);
-        }
-        w.buf.len() > before
-    }
-
     /// Copies of the oldest data in flight elsewhere, as much as fits.
     fn fill_reinjected(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
         let mut wrote = false;
@@ -442,49 +401,19 @@ impl Connection {
                 break;
             };
             let before = w.buf.len();
-            let complete = self.fill_ranges(w, &candidate.ranges, index, Streams::fill_range);
+            let complete =
+                self.streams
+                    .fill_ranges(w, &candidate.ranges, index, Streams::fill_range);
             wrote |= w.buf.len() > before;
             // The streams know of what was copied in part; the rest goes into the next packet.
             if !complete {
                 break;
             }
-            self.mark_carried(candidate.source, candidate.packet, index);
+            self.paths
+                .mark_carried(candidate.source, candidate.packet, index);
             self.schedule.on_carried(index, &candidate);
         }
         wrote
-    }
-
-    /// Writes what is not acknowledged of these ranges, and what `fill` says may go on this path; true if all of it
-    /// fitted.
-    pub(super) fn fill_ranges(
-        &mut self,
-        w: &mut FrameWriter<'_>,
-        ranges: &[StreamRange],
-        index: PathIndex,
-        fill: FillRange,
-    ) -> bool {
-        for range in ranges {
-            // Piece by piece: what is acknowledged, or was here before, is left out.
-            loop {
-                if w.remaining() <= MIN_COPY_ROOM {
-                    return false;
-                }
-                let Some(written) = fill(&mut self.streams, w, range, index) else {
-                    break;
-                };
-                if written.end == range.end && written.fin == range.fin {
-                    break;
-                }
-            }
-        }
-        true
-    }
-
-    /// All of a sent packet's data is on one more path now.
-    pub(super) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
-        if let Some(path) = self.paths.at_mut(source) {
-            path.mark_carried(packet, target);
-        }
     }
 
     /// Sends the oldest reinjection whose path has room.
@@ -495,15 +424,12 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         while let Some(copy) = self.schedule.next_reinjection() {
-            let max_ack_delay = self.peer_max_ack_delay();
-            let Some(path) = self.paths.at_mut(copy.path) else {
+            let Some(ecn) = self.paths.at(copy.path).map(Path::ecn) else {
                 continue;
             };
-            let controller = &*self.controller;
-            self.schedule
-                .refresh_path(now, path, controller, max_ack_delay);
+            self.schedule.refresh_path(now, &mut self.paths, copy.path);
             let spec = PacketSpec {
-                ecn: path.ecn(),
+                ecn,
                 origin: PacketOrigin::Copy(copy.decision),
                 ..PacketSpec::unscheduled(copy.path)
             };
@@ -511,10 +437,12 @@ impl Connection {
                 continue;
             }
             let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
-                let complete = this.fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
+                let complete =
+                    this.streams
+                        .fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
                 let any = w.is_ack_eliciting();
                 if any && complete {
-                    this.mark_carried(copy.source, copy.packet, copy.path);
+                    this.paths.mark_carried(copy.source, copy.packet, copy.path);
                 }
                 any
             });
@@ -523,23 +451,6 @@ impl Connection {
             }
         }
         None
-    }
-
-    /// Which paths carry what is to be sent again.
-    #[cold]
-    #[inline(never)]
-    fn note_usable(&mut self) {
-        let (usable, late) = (self.schedule.usable(), self.schedule.late());
-        self.streams.set_usable(usable, late);
-    }
-
-    /// Brings the scheduler's view of the queue up to date. `control`: whether control frames or datagrams wait.
-    fn refresh_queue(&mut self, control: bool) {
-        if self.streams.queue().retransmittable > 0 {
-            self.note_usable();
-        }
-        self.schedule
-            .refresh_queue(&self.streams, control, &self.paths);
     }
 }
 
@@ -559,9 +470,6 @@ fn nothing_in_flight(paths: &Paths) -> bool {
         .iter()
         .all(|path| path.space().sent.scheduled() == 0 || path.is_suspect())
 }
-
-/// Less room than this is not worth a copy of stream data.
-const MIN_COPY_ROOM: usize = 40;
 
 /// The stream data among a packet's frames.
 pub(super) fn stream_ranges(frames: &[SentFrame]) -> SmallVec<[StreamRange; 2]> {

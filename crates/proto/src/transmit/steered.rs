@@ -12,16 +12,13 @@ impl Connection {
     #[inline(never)]
     pub(super) fn transmit_steered(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         let paths = self.datagrams.steered();
-        let max_ack_delay = self.peer_max_ack_delay();
         for index in paths.iter() {
-            let Some(path) = self.paths.at_mut(index) else {
+            let Some(path) = self.paths.at(index) else {
                 continue;
             };
             let (id, ecn) = (path.id, path.ecn());
-            let controller = &*self.controller;
-            self.schedule
-                .refresh_path(now, path, controller, max_ack_delay);
-            if !self.schedule.can_send(index) || !self.has_cid(id) {
+            self.schedule.refresh_path(now, &mut self.paths, index);
+            if !self.schedule.can_send(index) || !self.paths.has_cid(id) {
                 continue;
             }
             let spec = PacketSpec {
@@ -33,7 +30,7 @@ impl Connection {
                 // Before the acknowledgement: the largest that may be queued fits only into a packet of its own.
                 let wrote = this.datagrams.fill(w, Some(index), now);
                 if wrote {
-                    this.fill_own_ack(w, now, index);
+                    this.paths.fill_own_ack(w, now, index);
                 }
                 wrote
             });

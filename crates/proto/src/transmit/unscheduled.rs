@@ -12,20 +12,9 @@ use crate::connection::Connection;
 use crate::frame::Frame;
 use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
-use crate::limits;
-use crate::packet::{MIN_INITIAL_DATAGRAM, MIN_RESETTABLE};
-use crate::path::{Addresses, Path};
+use crate::packet::MIN_INITIAL_DATAGRAM;
+use crate::path::{Addresses, Due, DueFacts};
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
-
-/// What a path has to send by itself, the most urgent first.
-enum Due {
-    PathProbe(Addresses),
-    LossProbe,
-    Ack,
-    Ping,
-    Credit,
-    MtuProbe(u16),
-}
 
 impl Connection {
     /// The next datagram that some path has to send by itself. Acknowledgements that could travel with data are left
@@ -39,38 +28,24 @@ impl Connection {
     ) -> Option<Transmit> {
         // With one path, there is no other.
         let several = self.paths.used() > 1 || !self.paths.retired().is_empty();
-        let other_acks = several && self.ack_on_other_path_due(now);
+        let other_acks = several && self.paths.ack_on_other_path_due(now);
         for slot in 0..self.paths.used() {
+            let facts = DueFacts {
+                established: self.state.is_established(),
+                other_acks,
+                all,
+            };
             if let Some(path) = self.paths.in_slot(slot)
-                && self.has_due(now, path, other_acks, left)
-                && let Some(transmit) = self.transmit_due(now, path.index, other_acks, all, buf)
+                && self.paths.has_due(now, path, facts)
             {
-                return Some(transmit);
+                *left = true;
+                let index = path.index;
+                if let Some(transmit) = self.transmit_due(now, index, facts, buf) {
+                    return Some(transmit);
+                }
             }
         }
         None
-    }
-
-    /// Whether a path has something to send by itself, now or with what is scheduled; `left` is set if so.
-    /// `other_acks`: acknowledgements of other paths wait for one to carry them.
-    fn has_due(&self, now: Instant, path: &Path, other_acks: bool, left: &mut bool) -> bool {
-        let established = self.state.is_established();
-        let any = other_acks
-            || path.has_probes()
-            || path.space().acks.due(now)
-            || (established && path.has_ping())
-            || path.wants_credit()
-            || path
-                .probe_due(now, || self.has_room_for_probe(path))
-                .is_some()
-            || (established && self.mtu_probe(now, path).is_some());
-        *left |= any;
-        any
-    }
-
-    /// The size of the path's MTU probe that is due.
-    fn mtu_probe(&self, now: Instant, path: &Path) -> Option<u16> {
-        path.mtu_probe(now, || self.controller.window(path.index))
     }
 
     /// The datagram that a path has to send by itself now, if it has not rather to wait.
@@ -79,12 +54,12 @@ impl Connection {
         &mut self,
         now: Instant,
         index: PathIndex,
-        other_acks: bool,
-        all: bool,
+        facts: DueFacts,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let path = self.paths.at(index)?;
-        match self.due(now, path, other_acks, all)? {
+        let data_waits = || self.has_scheduled_data();
+        match self.paths.due(now, path, facts, data_waits)? {
             Due::PathProbe(to) => self.transmit_path_probe(now, index, to, buf),
             Due::LossProbe => self.transmit_loss_probe(now, index, buf),
             Due::Ack => self.transmit_ack(now, index, buf),
@@ -92,57 +67,6 @@ impl Connection {
             Due::Credit => self.transmit_credit(now, index, buf),
             Due::MtuProbe(size) => self.transmit_mtu_probe(now, index, size, buf),
         }
-    }
-
-    /// What a path has to send by itself that [has](Self::has_due) something to send.
-    fn due(&self, now: Instant, path: &Path, other_acks: bool, all: bool) -> Option<Due> {
-        let established = self.state.is_established();
-        //= specs/rfc10069-draft.md#path-management
-        //# The client can open a new path when both endpoints have issued available connection IDs
-        //# for at least one unused, common path ID, as the same path ID is used in both directions.
-        // Ours may still wait for their turn among the scheduled packets.
-        if !self.has_cid(path.id) || !self.local_cids.is_announced(path.id) {
-            return None;
-        }
-        if let Some(to) = path.probe_due(now, || self.has_room_for_probe(path)) {
-            return Some(Due::PathProbe(to));
-        }
-        if path.has_probes() {
-            return Some(Due::LossProbe);
-        }
-        let ack = path.space().acks.due(now);
-        if self.carries_own_acks(path)
-            && (other_acks || (ack && (all || !self.data_will_carry_ack(path))))
-        {
-            return Some(Due::Ack);
-        }
-        if established && path.has_ping() {
-            return Some(Due::Ping);
-        }
-        if path.wants_credit() && self.has_room_for_probe(path) {
-            return Some(Due::Credit);
-        }
-        let mtu = self.mtu_probe(now, path).filter(|_| established && all);
-        mtu.map(Due::MtuProbe)
-    }
-
-    /// Whether the path's congestion window has room for a datagram with a PATH_CHALLENGE or PATH_RESPONSE, and the peer
-    /// has acknowledged enough of those before it.
-    fn has_room_for_probe(&self, path: &Path) -> bool {
-        let space = path.space();
-        space.sent.path_probes() < limits::MAX_PATH_PROBES_IN_FLIGHT
-            && space.bytes_in_flight() + MIN_INITIAL_DATAGRAM as u64
-                <= self.controller.window(path.index)
-    }
-
-    /// Whether a scheduled packet on this path is likely to follow at once.
-    fn data_will_carry_ack(&self, path: &Path) -> bool {
-        self.paths.open_count() == 1
-            && self.state.is_established()
-            && path.is_validated()
-            && self.has_scheduled_data()
-            && path.space().bytes_in_flight() + u64::from(path.mtu())
-                <= self.controller.window(path.index)
     }
 
     /// PATH_CHALLENGE and PATH_RESPONSE, padded (RFC 9000 sections 8.2.1 and 8.2.2): to the addresses that the path
@@ -155,8 +79,8 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let path = self.paths.at(index)?;
-        let room = self.has_room_for_probe(path);
-        let again = now + path.pto(self.peer_max_ack_delay());
+        let room = self.paths.has_room_for_probe(path);
+        let again = now + path.pto(self.paths.peer_max_ack_delay());
         let spec = PacketSpec {
             to,
             //= specs/rfc9000.txt#section-8.2.1
@@ -214,8 +138,8 @@ impl Connection {
             //# until they see a non-probing packet from that address.
             // Beyond the window, what would have to be repeated waits for room.
             if active && room {
-                this.fill_own_ack(w, now, index);
-                this.fill_own_cids(w, index);
+                this.paths.fill_own_ack(w, now, index);
+                this.paths.fill_own_cids(w, index);
             }
             true
         });
@@ -226,32 +150,6 @@ impl Connection {
             path.on_probe_beyond_window(again);
         }
         transmit
-    }
-
-    /// The connection IDs of a path that is being opened, unless the peer has one for certain: it could not answer here
-    /// without them, and the path that carried them may be slower, or dead.
-    fn fill_own_cids(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) {
-        let multipath = self.path_limits.is_some();
-        if let Some(path) = self.paths.at(index)
-            && multipath
-            && !path.is_validated()
-        {
-            self.local_cids.repeat_unknown(path.id, w);
-        }
-    }
-
-    /// To where a packet that begins at `start` and asks whether the peer is there is padded: who has lost the connection can
-    /// answer with a stateless reset then. Where the application wants to know (`keep_alive_interval`); else, such packets are
-    /// as small as they can be.
-    //= specs/rfc9000.txt#section-10.3
-    //# To achieve that end, the endpoint SHOULD ensure that all packets it sends are at least 22
-    //# bytes longer than the minimum connection ID length that it requests the peer to include in
-    //# its packets, adding PADDING frames as necessary.
-    fn least_question(&self, start: usize) -> usize {
-        match self.config.keep_alive_interval.is_some() {
-            true => start + MIN_RESETTABLE,
-            false => 0,
-        }
     }
 
     /// RFC 9002 section 6.2.4: data if there is any, else a PING. With other paths to carry the
@@ -277,12 +175,12 @@ impl Connection {
         let repeats = timeouts > 0 && timeouts.is_multiple_of(2);
         let spec = PacketSpec {
             ecn: path.ecn(),
-            pad_to: self.least_question(buf.len()),
+            pad_to: self.config.least_question(buf.len()),
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
-            this.fill_own_ack(w, now, index);
-            if validated && !this.has_other_usable(index) {
+            this.paths.fill_own_ack(w, now, index);
+            if validated && !this.paths.has_other_usable(index) {
                 this.fill_control(w);
                 if this.state.is_established() {
                     let only = mpquic_sched_core::PathSet::only(index);
@@ -306,7 +204,7 @@ impl Connection {
             if !w.is_ack_eliciting() {
                 w.ping();
             }
-            if this.ack_frequency.is_in_use() {
+            if this.paths.ack_frequency().is_in_use() {
                 // Answered late, a probe would tell nothing before the next one.
                 w.immediate_ack();
             }
@@ -365,8 +263,8 @@ impl Connection {
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
-            this.fill_own_ack(w, now, index);
-            this.fill_acks_of_other_paths(w, now);
+            this.paths.fill_own_ack(w, now, index);
+            this.paths.fill_acks_of_other_paths(w, now);
             !w.frames.is_empty()
         })
     }
@@ -380,7 +278,7 @@ impl Connection {
         let full = self.paths.at(index)?.wants_full_ping();
         let pad_to = match full {
             true => buf.len() + MIN_INITIAL_DATAGRAM,
-            false => self.least_question(buf.len()),
+            false => self.config.least_question(buf.len()),
         };
         let spec = PacketSpec {
             pad_to,
@@ -390,7 +288,7 @@ impl Connection {
             if let Some(path) = this.paths.at_mut(index) {
                 path.on_ping_sent();
             }
-            this.fill_own_ack(w, now, index);
+            this.paths.fill_own_ack(w, now, index);
             w.ping();
             true
         })
@@ -430,7 +328,7 @@ impl Connection {
             return None;
         }
         // A probe counts against the window like any packet (RFC 9000 section 14.4).
-        if path.space().bytes_in_flight() + u64::from(size) > self.controller.window(index) {
+        if !self.paths.has_room(path, size.into()) {
             return None;
         }
         let end = buf.len() + usize::from(size);
@@ -442,7 +340,7 @@ impl Connection {
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
             w.ping();
-            if this.ack_frequency.is_in_use() {
+            if this.paths.ack_frequency().is_in_use() {
                 w.immediate_ack();
             }
             true

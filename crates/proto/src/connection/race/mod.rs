@@ -15,9 +15,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::copies::Copies;
-use super::{CloseFrame, Connection, Event, memory_key};
+use super::{Connection, Event, memory_key};
 use crate::cid::ResetKey;
-use crate::endpoint::{ConnectionEvent, EndpointEvent};
+use crate::closing::CloseFrame;
+use crate::events::{ConnectionEvent, EndpointEvent};
 use crate::memory::Memory;
 use crate::packet::{Invariant, parse_invariant};
 use crate::path::{Epoch, Path};
@@ -518,7 +519,7 @@ impl Connection {
         self.endpoint_events
             .push_back(EndpointEvent::RetireCidQuietly(cid, now));
         let remote = old.handshake_tuple.remote;
-        if let Some(token) = old.remote_cids.active_token(PathId::ZERO) {
+        if let Some(token) = old.paths.remote_cids().active_token(PathId::ZERO) {
             self.endpoint_events
                 .push_back(EndpointEvent::RemoveResetToken(remote, token));
         }
@@ -565,7 +566,7 @@ impl Connection {
         let Some(race) = &self.race else {
             return Vec::new();
         };
-        let reason = self.lost_reason.as_ref();
+        let reason = self.state.lost_reason();
         let outcome = race.copies.outcome();
         let failed = outcome.map(|(network_path, answered, refused)| {
             let reason = match (refused, reason) {
@@ -612,7 +613,7 @@ impl Connection {
         let Some(reason) = summary(&field) else {
             return;
         };
-        self.lost_reason = Some(reason.clone());
+        self.state.set_lost_reason(reason.clone());
         for event in &mut self.events {
             if let Event::ConnectionLost { reason: said } = event {
                 *said = reason.clone();

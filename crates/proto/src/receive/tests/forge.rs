@@ -166,7 +166,7 @@ impl<'a> Forgery<'a> {
     }
 
     fn seal_short(&self, sender: &mut Connection, dcid: &ConnectionId, number: u64) -> Vec<u8> {
-        let nonce_path = sender.nonce_path(self.path);
+        let nonce_path = sender.paths.nonce_path(self.path);
         let keys = sender.handshake.one_rtt.as_mut().unwrap();
         let mut buf = Vec::new();
         let pn_offset = encode_short_header(&mut buf, dcid, keys.phase(), number, 4);
@@ -243,7 +243,7 @@ pub(super) fn kept_undecryptable(connection: &Connection) -> usize {
 
 /// The sequence number of the next connection ID that a side issues for a path.
 pub(super) fn next_cid_sequence(connection: &Connection, path: PathId) -> u64 {
-    connection.local_cids.next_sequence(path)
+    connection.paths.local_cids().next_sequence(path)
 }
 
 /// The packet number space that packets of this type belong to, as long as there is one.
@@ -260,7 +260,7 @@ pub(super) fn cid_of(connection: &Connection, path: PathId) -> ConnectionId {
     if path == PathId::ZERO {
         return connection.handshake_scid;
     }
-    let mut ids = connection.local_cids.iter();
+    let mut ids = connection.paths.local_cids().iter();
     ids.find(|(_, of)| *of == path).unwrap().0
 }
 
@@ -280,19 +280,19 @@ pub(super) fn is_abandoned(connection: &Connection, path: PathId) -> bool {
 
 /// The largest path ID that both sides allow.
 pub(super) fn usable_path_limit(connection: &Connection) -> u32 {
-    connection.path_limits.as_ref().unwrap().usable_max().0
+    connection.paths.limits().unwrap().usable_max().0
 }
 
 /// Makes a side take this for the limit that its peer has announced, and issue connection IDs up to it.
 pub(super) fn believe_in_path_limit(connection: &mut Connection, max: u32) {
-    let limits = connection.path_limits.as_mut().unwrap();
+    let limits = connection.paths.limits_mut().unwrap();
     assert_eq!(limits.on_max_path_id(max.into(), 0), Ok(true));
     connection.issue_cids();
 }
 
 /// The largest path ID that a side allows its peer.
 pub(super) fn announced_path_limit(connection: &Connection) -> u32 {
-    connection.path_limits.as_ref().unwrap().local_max()
+    connection.paths.limits().unwrap().local_max()
 }
 
 /// The path IDs that a side looks at when it issues connection IDs, and the ranges in which it remembers the abandoned

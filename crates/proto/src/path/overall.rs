@@ -1,0 +1,171 @@
+//! What all paths of a connection say together: probe timeouts, other paths to go on, what is worth buffering, and what the
+//! peer is asked for by way of acknowledgements.
+
+use std::time::Duration;
+
+use mpquic_sched_core::{PathIndex, PathSet, PathStatus};
+
+use super::{Path, PathFacts, Paths};
+use crate::PathId;
+use crate::congestion::Controller;
+use crate::recovery::PathsInUse;
+
+/// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
+const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Paths {
+    /// The peer's max_ack_delay: that of its transport parameters (RFC 9000 section 18.2), or what it was asked for.
+    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
+        self.ack_frequency.peer_max_ack_delay()
+    }
+
+    /// The largest probe timeout of all paths (RFC 10069, Connection Closure and Key Phase Update Process).
+    pub(crate) fn largest_pto(&self) -> Duration {
+        let delay = self.peer_max_ack_delay();
+        let ptos = self.iter().map(|path| path.pto(delay));
+        ptos.max().unwrap_or(3 * self.initial_rtt)
+    }
+
+    /// The smallest probe timeout of the validated paths.
+    pub(crate) fn smallest_pto(&self) -> Duration {
+        let delay = self.peer_max_ack_delay();
+        let validated = self.iter().filter(|path| path.is_validated());
+        let ptos = validated.map(|path| path.pto(delay));
+        ptos.min().unwrap_or(3 * self.initial_rtt)
+    }
+
+    //= specs/rfc9000.txt#section-9.4
+    //# This timer SHOULD be set as described in Section 6.2.1 of [QUIC-RECOVERY] and MUST NOT be
+    //# more aggressive.
+    pub(crate) fn challenge_interval(&self) -> Duration {
+        self.largest_pto().max(MIN_CHALLENGE_INTERVAL)
+    }
+
+    /// Whether the path ID can carry packets: open, with a connection ID of the peer.
+    pub(crate) fn has_cid(&self, id: PathId) -> bool {
+        self.remote_cids.active(id).is_some()
+    }
+
+    /// Whether data can go on another path than this one.
+    pub(crate) fn has_other_usable(&self, index: PathIndex) -> bool {
+        self.iter().any(|path| {
+            path.index != index
+                && path.is_validated()
+                && !path.is_suspect()
+                && self.has_cid(path.id)
+        })
+    }
+
+    /// The paths that a scheduler is offered: available before backup, healthy before suspect, and validated before the
+    /// rest. Never empty on a connection that lives.
+    pub(crate) fn best(&self) -> PathSet {
+        let standing = |path: &Path| {
+            let usable = path.is_validated() && self.has_cid(path.id);
+            let backup = path.status().effective() == PathStatus::Backup;
+            (!usable, path.is_suspect(), backup)
+        };
+        let best = self.iter().map(standing).min();
+        let paths = self.iter().filter(|path| Some(standing(path)) == best);
+        paths.map(|path| path.index).collect()
+    }
+
+    /// As much data as the paths can carry in four times their longest round trip: what waits for a slow path must not
+    /// keep a fast one from sending, and schedulers look far ahead. To a near peer, that time is mostly spent in queues of
+    /// the hosts, which are no reason to write ahead.
+    pub(crate) fn worth_buffering(&self) -> u64 {
+        let mut paths = self.iter();
+        match (paths.next(), paths.next()) {
+            (Some(path), None) => {
+                let window = self.controller.window(path.index).saturating_mul(4);
+                window.min(path.rtt().near_ahead().unwrap_or(u64::MAX))
+            }
+            _ => self.worth_buffering_for_several(),
+        }
+    }
+
+    #[inline(never)]
+    fn worth_buffering_for_several(&self) -> u64 {
+        let longest = self.iter().map(|path| path.rtt().smoothed()).max();
+        let longest = longest.unwrap_or(self.initial_rtt).as_micros() as u64;
+        let usable = self.iter().map(|path| {
+            let rtt = path.rtt().smoothed().as_micros() as u64;
+            let window = self.controller.window(path.index);
+            window.saturating_mul(longest) / rtt.max(1)
+        });
+        let usable = usable.fold(0, u64::saturating_add);
+        let near = self.iter().map(|path| path.rtt().near_ahead());
+        let near = near.reduce(|one, other| Some(one?.max(other?))).flatten();
+        usable.saturating_mul(4).min(near.unwrap_or(u64::MAX))
+    }
+
+    /// What the peer is asked for by way of acknowledgements has to suit all paths.
+    #[inline(never)]
+    pub(crate) fn update_ack_frequency(&mut self) {
+        let mut least: Option<PathsInUse> = None;
+        for path in self.iter() {
+            if !path.is_validated() || path.is_suspect() || path.space().bytes_in_flight() == 0 {
+                continue;
+            }
+            let rtt = path.rtt().smoothed();
+            let window = self.controller.window(path.index) / u64::from(path.mtu());
+            least = Some(
+                least.map_or(PathsInUse { rtt, window }, |least| PathsInUse {
+                    rtt: least.rtt.min(rtt),
+                    window: least.window.min(window),
+                }),
+            );
+        }
+        if let Some(paths) = least {
+            self.ack_frequency.update(paths);
+        }
+    }
+
+    /// Each open path with what a scheduler's view of it is made of.
+    pub(crate) fn for_each_view(
+        &mut self,
+        mut fill: impl FnMut(&mut Path, &dyn Controller, PathFacts),
+    ) {
+        let max_ack_delay = self.peer_max_ack_delay();
+        for path in self.slots[..self.used].iter_mut().flatten() {
+            let has_cid = self.remote_cids.active(path.id).is_some();
+            let facts = PathFacts {
+                usable: path.may_carry_data() && has_cid,
+                max_ack_delay,
+            };
+            fill(path, &*self.controller, facts);
+        }
+    }
+
+    /// Nothing waits to be sent: what the paths with room in their windows deliver says less than
+    /// what they could.
+    pub(crate) fn note_app_limited(&mut self) {
+        for slot in 0..self.used() {
+            if let Some(path) = &mut self.slots[slot]
+                && path.space().bytes_in_flight() < self.controller.window(path.index)
+            {
+                path.on_app_limited();
+            }
+        }
+    }
+
+    /// The scheduler leaves paths unused that `can_send`, though data waits. That, too, says less than what they could,
+    /// unless enough is in flight to keep them busy meanwhile.
+    pub(crate) fn note_held_back(&mut self, can_send: impl Fn(PathIndex) -> bool) {
+        for slot in 0..self.used() {
+            if let Some(path) = &mut self.slots[slot]
+                && can_send(path.index)
+                && path.space().bytes_in_flight().saturating_mul(2)
+                    < self.controller.window(path.index)
+            {
+                path.on_app_limited();
+            }
+        }
+    }
+
+    /// All data of a packet that was sent on one path is on another one now, too.
+    pub(crate) fn mark_carried(&mut self, source: PathIndex, packet: u64, target: PathIndex) {
+        if let Some(path) = self.at_mut(source) {
+            path.mark_carried(packet, target);
+        }
+    }
+}
