@@ -10,13 +10,14 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 /// The crates below `crates/` whose code is part of a run. In a published package, the others are not there: their versions are in
 /// the lock file.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "bandit",
     "infer",
     "proto",
     "qlog",
     "sched",
     "sched-core",
+    "sched-neural",
     "sim",
 ];
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mpquic_proto::TransportConfig;
-use mpquic_sched::neural::{Dqn, DqnConfig, Experience, Policy, Random, Unanswered};
-use mpquic_sched::{Registry, Scheduler};
+use mpquic_sched::Scheduler;
+use mpquic_sched_neural::{Dqn, DqnConfig, Experience, Policy, Random, Unanswered};
 use mpquic_sim::workload::Workload;
 use mpquic_sim::{Action, LinkConfig, Network, NetworkBuilder, Report};
 
@@ -234,7 +234,7 @@ fn equal_seeds_give_equal_runs() {
     // The same with the policy in the crate.
     let shipped = || {
         let workload: Workload = "video:3:5Mbit/s".parse().unwrap();
-        let factory = Registry::new()
+        let factory = mpquic_sched_neural::registry()
             .factory("dqn", &serde_json::json!({"seed": 1}))
             .unwrap();
         let mut network = Network::builder(1)

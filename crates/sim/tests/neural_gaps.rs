@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{CongestionControl, TransportConfig};
-use mpquic_sched::neural::{Experience, Gaps, GapsConfig, Policy, Random, Unanswered};
-use mpquic_sched::{Registry, SchedulerFactory};
+use mpquic_sched::SchedulerFactory;
+use mpquic_sched_neural::{Experience, Gaps, GapsConfig, Policy, Random, Unanswered};
 use mpquic_sim::{
     Action, Job, LinkConfig, Measurements, Network, NetworkBuilder, Report, TransferClient,
     TransferServer,
@@ -30,7 +30,9 @@ impl Policy for Always {
 }
 
 fn registered(name: &str, config: &Value) -> SchedulerFactory {
-    Registry::new().factory(name, config).unwrap()
+    mpquic_sched_neural::registry()
+        .factory(name, config)
+        .unwrap()
 }
 
 fn asking(policy: impl Fn() -> Box<dyn Policy> + Send + Sync + 'static) -> SchedulerFactory {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mpquic_proto::{Side, TransportConfig};
-use mpquic_sched::neural::{Experience, Random, Sailfish, SailfishConfig};
-use mpquic_sched::{Learned, Registry, Scheduler, SchedulerFactory};
+use mpquic_sched::{Learned, Scheduler, SchedulerFactory};
+use mpquic_sched_neural::{Experience, Random, Sailfish, SailfishConfig};
 use mpquic_sim::workload::{Workload, WorkloadResult};
 use mpquic_sim::{Action, LinkConfig, Network, NetworkBuilder};
 use serde_json::{Value, json};
@@ -51,7 +51,9 @@ fn load(
     prepare: impl FnOnce(&mut Network),
 ) -> (WorkloadResult, Learned, u128) {
     let workload: Workload = page.parse().unwrap();
-    let factory = Registry::new().factory("sailfish", config).unwrap();
+    let factory = mpquic_sched_neural::registry()
+        .factory("sailfish", config)
+        .unwrap();
     let mut network = network(links, &workload, seed, factory);
     prepare(&mut network);
     network.run_to_completion(workload.time_limit()).unwrap();
@@ -173,7 +175,7 @@ fn each_stream_of_a_page_earns_once() {
         };
         Box::new(Sailfish::new(&config, Box::new(policy)).with_observer(Box::new(observer)))
     };
-    let registry = Registry::new();
+    let registry = mpquic_sched_neural::registry();
     let plain = move || registry.build("minrtt", &json!({})).unwrap();
     let workload: Workload = "page:dropbox:two_wave:warm".parse().unwrap();
     let mut server = TransportConfig::default();

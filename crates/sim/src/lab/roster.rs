@@ -86,6 +86,9 @@ impl Schedulers {
 
 /// The built-in schedulers, and those of the lab.
 fn built_in() -> Registry {
+    #[cfg(feature = "neural")]
+    let mut registry = mpquic_sched_neural::registry();
+    #[cfg(not(feature = "neural"))]
     let mut registry = Registry::new();
     split::register(&mut registry);
     registry

@@ -87,7 +87,7 @@ pub(super) fn read(
             let scheduler = registry.build(&spec.spec.name, &config);
             let scheduler = scheduler.map_err(|fault| FileError {
                 feature: match &fault {
-                    RegistryError::NotBuilt { feature, .. } => Some(feature),
+                    RegistryError::NotBuilt { .. } => Some("neural"),
                     _ => None,
                 },
                 ..item.error(fault.to_string())

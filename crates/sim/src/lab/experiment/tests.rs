@@ -518,8 +518,8 @@ fn a_scheduler_that_was_not_built_is_not_unknown() {
     let fault = parse(&file(PATHS, "").replace("\"rr\"", "\"dqn\"")).unwrap_err();
     assert_eq!(
         fault,
-        "x.toml:3: schedulers[2]: scheduler `dqn` is not in this program, which was built without the feature \
-         `neural`: build it with `--features neural`",
+        "x.toml:3: schedulers[2]: scheduler `dqn` is in the crate `mpquic-sched-neural`, which this program was built \
+         without: mpquic's own programs have it with `--features neural`",
     );
 }
 

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use mpquic_sched::neural::{Experience, Policy, Rates, Run, Sailfish, SailfishConfig, Unanswered};
 use mpquic_sched::{
-    Acked, Context, Data, Decision, PathId, PathUpdate, PathUpdateKind, PathView, Registry,
-    Scheduler, StreamId, StreamUpdate, StreamUpdateKind, StreamView,
+    Acked, Context, Data, Decision, PathId, PathUpdate, PathUpdateKind, PathView, Scheduler,
+    StreamId, StreamUpdate, StreamUpdateKind, StreamView,
 };
+use mpquic_sched_neural::registry;
+use mpquic_sched_neural::{Experience, Policy, Rates, Run, Sailfish, SailfishConfig, Unanswered};
 use serde_json::json;
 
 use crate::{Asked, loaded, unsent};
@@ -463,7 +464,7 @@ fn with_a_thread_the_newest_answer_holds() {
 
 #[test]
 fn the_shipped_network_runs_as_a_plan() {
-    let registry = Registry::new();
+    let registry = registry();
     let mut scheduler = registry.build("sailfish", &json!({"seed": 3})).unwrap();
     let (paths, queue) = (both(), unsent(1 << 20));
     for index in 0..100 {
@@ -480,7 +481,7 @@ fn the_shipped_network_runs_as_a_plan() {
 
 #[test]
 fn a_wrong_configuration_is_refused_with_its_reason() {
-    let registry = Registry::new();
+    let registry = registry();
     for (config, expected) in [
         (
             json!({"rates": "oracle"}),

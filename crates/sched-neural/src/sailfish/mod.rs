@@ -9,19 +9,21 @@ pub use config::{Rates, SailfishConfig};
 
 use path_choice::PathChoice;
 
-use super::{Experience, Policy, Shipped};
-use crate::support::binding::BoundStreams;
-use crate::{
+use mpquic_sched::neural::{Experience, NeuralScheduler, Observer, Policy};
+use mpquic_sched::support::binding::BoundStreams;
+use mpquic_sched::{
     Acked, Context, Decision, Learned, Lost, PathUpdate, PathUpdateKind, Scheduler, Sent,
     StreamUpdate, StreamUpdateKind,
 };
 
+use crate::model::Shipped;
+
 /// Binds each stream to one path, as its policy says when the stream is first scheduled.
 ///
 /// **Rule.** A stream that is to send its first bytes is bound to one of the usable paths (the open ones with the best
-/// [standing](crate::PathView::standing)) in the slots 0 to 3: its policy is asked once, with the state below, and the
+/// [standing](mpquic_sched::PathView::standing)) in the slots 0 to 3: its policy is asked once, with the state below, and the
 /// path is drawn from the softmax of its logits over these paths, or is the one with the largest logit
-/// ([`sample`](SailfishConfig::sample)). From then on it is served as [`StreamMinRtt`](crate::StreamMinRtt) serves its
+/// ([`sample`](SailfishConfig::sample)). From then on it is served as [`StreamMinRtt`](mpquic_sched::StreamMinRtt) serves its
 /// streams: all that it sends goes to its path, streams are bound and served by descending priority and by turns among
 /// equals, control frames and datagrams go first and on the fastest path, a path in trouble is gone around, and a
 /// stream whose path ended is bound to the fastest one, once more without asking.
@@ -56,9 +58,7 @@ use crate::{
 /// made when they are written to, not when they are scheduled.
 ///
 /// ```
-/// use mpquic_sched::Registry;
-///
-/// let scheduler = Registry::new().build("sailfish", &serde_json::json!({"seed": 7}))?;
+/// let scheduler = mpquic_sched_neural::registry().build("sailfish", &serde_json::json!({"seed": 7}))?;
 /// let policy = scheduler.learned().and_then(|learned| learned.policy).unwrap();
 /// assert!(policy.engine.starts_with("plan"));
 /// # Ok::<(), mpquic_sched::RegistryError>(())
@@ -79,8 +79,8 @@ impl Sailfish {
     pub const OUTPUTS: usize = state::MOST_PATHS;
 
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../models/sailfish.onnx"),
-        card: include_bytes!("../../../models/sailfish.json"),
+        onnx: include_bytes!("../../models/sailfish.onnx"),
+        card: include_bytes!("../../models/sailfish.json"),
         shape: &[1, state::MOST_PATHS, state::FEATURES.len()],
         axis: 2,
         features: Self::FEATURES,
@@ -158,5 +158,18 @@ impl Scheduler for Sailfish {
         learned.policy = Some(self.choice.report());
         learned.dropped = self.choice.dropped();
         Some(learned)
+    }
+}
+
+impl NeuralScheduler for Sailfish {
+    const FEATURES: &'static [(&'static str, &'static str)] = Self::FEATURES;
+    const STATE: usize = Self::STATE;
+
+    fn actions() -> Vec<String> {
+        vec!["slot".into()]
+    }
+
+    fn with_observer(self, observer: Observer) -> Self {
+        self.with_observer(observer)
     }
 }

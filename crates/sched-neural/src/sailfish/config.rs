@@ -5,21 +5,20 @@ use std::fmt;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::neural::{Model, Run};
-use crate::{InvalidConfig, MAX_PATHS};
+use mpquic_sched::neural::{Model, Run};
+use mpquic_sched::{InvalidConfig, MAX_PATHS};
 
 /// Settings of [`Sailfish`](super::Sailfish).
 ///
 /// ```
-/// use mpquic_sched::Registry;
-/// use mpquic_sched::neural::{Rates, SailfishConfig};
+/// use mpquic_sched_neural::{Rates, SailfishConfig};
 /// use serde_json::json;
 ///
 /// let config: SailfishConfig = serde_json::from_value(json!({"rates": [15, 5]}))?;
 /// assert_eq!(config.rates, Rates::Oracle(vec![15.0, 5.0]));
 /// assert!(config.sample && !config.all_have_room);
 ///
-/// let wrong = Registry::new().build("sailfish", &json!({"loss_weight": -1})).err().unwrap();
+/// let wrong = mpquic_sched_neural::registry().build("sailfish", &json!({"loss_weight": -1})).err().unwrap();
 /// assert_eq!(
 ///     wrong.to_string(),
 ///     "scheduler `sailfish`, field `loss_weight`: expected 0 to 1000, got -1",
@@ -73,11 +72,11 @@ impl Default for SailfishConfig {
 /// `"oracle"`, which becomes the list of each network's rates.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Rates {
-    /// `"estimate"`: what the transport has measured, [`PathView::delivery_rate`](crate::PathView::delivery_rate).
+    /// `"estimate"`: what the transport has measured, [`PathView::delivery_rate`](mpquic_sched::PathView::delivery_rate).
     #[default]
     Estimate,
     /// `[15, 5]`: known beforehand, Mbit/s, the path in slot 0 first, at most one for each of
-    /// [`MAX_PATHS`](crate::MAX_PATHS) slots. Those of paths beyond the list are estimated.
+    /// [`MAX_PATHS`](mpquic_sched::MAX_PATHS) slots. Those of paths beyond the list are estimated.
     Oracle(Vec<f64>),
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use mpquic_sched::{Context, PathIndex, PathSet, PathView};
+
 use super::config::Rates;
-use crate::{Context, PathIndex, PathSet, PathView};
 
 /// The most paths that the policy sees: those in the slots below.
 pub(super) const MOST_PATHS: usize = 4;
@@ -140,7 +141,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::QueueView;
+    use mpquic_sched::QueueView;
 
     fn slot(slot: usize) -> PathIndex {
         PathIndex::new(slot).unwrap()

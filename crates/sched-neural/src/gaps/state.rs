@@ -1,8 +1,9 @@
 //! What GAPS' policy is shown: a token of nine features for each path; decides nothing.
 
+use mpquic_sched::support::usable;
+use mpquic_sched::{Context, MAX_PATHS, PathIndex, PathView};
+
 use super::gap::Gap;
-use crate::support::usable;
-use crate::{Context, MAX_PATHS, PathIndex, PathView};
 
 /// Paths that a policy is told of, at most.
 pub(super) const TOKENS: usize = 8;
@@ -104,7 +105,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::{PathStatus, QueueView};
+    use mpquic_sched::{PathStatus, QueueView};
 
     fn view(slot: usize) -> PathView {
         changed!(

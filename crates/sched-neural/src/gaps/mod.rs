@@ -9,14 +9,16 @@ pub use config::GapsConfig;
 use std::fmt;
 use std::time::Instant;
 
-use self::gap::Gap;
-use self::state::{FEATURES, STATE, State, TOKENS};
-use super::{Decider, Experience, Guard, Observer, Policy, Run, Shipped};
-use crate::support::{Fastest, Patience, payload};
-use crate::{
+use mpquic_sched::neural::{Decider, Experience, Guard, NeuralScheduler, Observer, Policy, Run};
+use mpquic_sched::support::{Fastest, Patience, payload};
+use mpquic_sched::{
     Acked, Context, Data, Decision, Learned, LearnedGap, MAX_PATHS, PathIndex, PathUpdate,
     PathUpdateKind, Scheduler,
 };
+
+use self::gap::Gap;
+use self::state::{FEATURES, STATE, State, TOKENS};
+use crate::model::Shipped;
 
 /// A change of a gap that the policy wants most, packets (ours).
 const MOST_PACKETS: f64 = 8.0;
@@ -26,12 +28,12 @@ const REWARD_UNIT: f64 = 100_000.0;
 
 /// Sends on the fastest path with room; on slower ones, data that lies a gap ahead, which a policy corrects.
 ///
-/// **Rule.** Paths and gaps as with [`Stms`](crate::Stms): the fastest path of all carries what was lost and the lowest
+/// **Rule.** Paths and gaps as with [`Stms`](mpquic_sched::Stms): the fastest path of all carries what was lost and the lowest
 /// data never sent, another path `i` leaves out the next `GAP_i` packets of unsent data for the faster ones
-/// ([`Data::Ahead`](crate::Data::Ahead)). If no more than the gap is left to send, the fastest path is waited for, a
+/// ([`Data::Ahead`](mpquic_sched::Data::Ahead)). If no more than the gap is left to send, the fastest path is waited for, a
 /// probe timeout of it at most. `GAP_i` starts as STMS's does, at `w_f (R_i - R_f) / (2 R_f)` when the path is first
 /// seen to be slower, and stays within 0 and `4 w_f`. `w_f` is what the fastest path `f` carries in an RTT
-/// ([`PathView::capacity`](crate::PathView::capacity)): under BBR, the window itself says twice that.
+/// ([`PathView::capacity`](mpquic_sched::PathView::capacity)): under BBR, the window itself says twice that.
 ///
 /// The policy is asked at the first decision after an acknowledgement, but no sooner than 10 ms and one smoothed RTT of
 /// `f` after it was asked last ([`GapsConfig`]). Its answer for path `i`, -1 to 1, adds `round(8 a_i)` packets to
@@ -39,7 +41,7 @@ const REWARD_UNIT: f64 = 100_000.0;
 /// than 8 usable paths, those with the highest slots keep the gaps that they start with.
 ///
 /// An answer that is no number, out of its range or missing leaves all gaps as they are and hands the packets to
-/// [`MinRtt`](crate::MinRtt), until the next answer. On a [thread](Run::Thread), the gaps hold until the answer is
+/// [`MinRtt`](mpquic_sched::MinRtt), until the next answer. On a [thread](Run::Thread), the gaps hold until the answer is
 /// there, and no other state is handed over before that.
 ///
 /// **State.** `[1, 8, 9]`, a token for each usable path with an RTT sample in ascending order of slots, zeros for those
@@ -51,7 +53,7 @@ const REWARD_UNIT: f64 = 100_000.0;
 /// short. **Output.** `[1, 8]`, one change for each token.
 ///
 /// **Reward.** For each decision when the next one is made: minus the out-of-order queue that the sender can know of
-/// ([`QueueView::out_of_order`](crate::QueueView::out_of_order)), on average over the moments after acknowledgements
+/// ([`QueueView::out_of_order`](mpquic_sched::QueueView::out_of_order)), on average over the moments after acknowledgements
 /// since, in units of 100 kB. No episode ends.
 ///
 /// **Source.** Liao et al., "Precise and Adaptable" (GAPS), sections III to V. It never expands its "PDR": by context, the delivery rate. Units of
@@ -67,12 +69,11 @@ const REWARD_UNIT: f64 = 100_000.0;
 /// acknowledgement. 36 bytes of state per slot and 0.3 kB, beside the policy's.
 ///
 /// ```
-/// use mpquic_sched::Registry;
-/// use mpquic_sched::neural::{Gaps, GapsConfig, Policy, Unanswered};
+/// use mpquic_sched_neural::{Gaps, GapsConfig, Policy, Unanswered};
 /// use serde_json::json;
 ///
 /// // By name, with the network that comes with the crate.
-/// let scheduler = Registry::new().build("gaps", &json!({"run": "thread"}))?;
+/// let scheduler = mpquic_sched_neural::registry().build("gaps", &json!({"run": "thread"}))?;
 ///
 /// /// Always content.
 /// struct Keep;
@@ -147,8 +148,8 @@ impl Gaps {
 
     /// The network that comes with the crate.
     pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../models/gaps.onnx"),
-        card: include_bytes!("../../../models/gaps.json"),
+        onnx: include_bytes!("../../models/gaps.onnx"),
+        card: include_bytes!("../../models/gaps.json"),
         shape: &[1, TOKENS, FEATURES.len()],
         axis: 2,
         features: FEATURES,
@@ -208,12 +209,12 @@ impl Gaps {
         }
         if let (Some(observer), Some(number)) = (&mut self.observer, self.decisions.checked_sub(1))
         {
-            observer(&Experience::Rewarded {
+            observer(&Experience::rewarded(
                 number,
-                now: cx.now,
-                reward: self.queue.reward(),
-                done: false,
-            });
+                cx.now,
+                self.queue.reward(),
+                false,
+            ));
         }
         let Self { state, gaps, .. } = self;
         let out_of_order = self.queue.mean();
@@ -237,13 +238,13 @@ impl Gaps {
         let changes = self.guard.check(answer.outputs, -1.0..=1.0);
         self.astray = changes.is_none();
         if let Some(observer) = &mut self.observer {
-            observer(&Experience::Decided {
-                number: answer.number,
-                now: cx.now,
-                state: self.state.elements(),
-                action: changes.unwrap_or(&[0.0; TOKENS]),
-                fell_back: self.astray,
-            });
+            observer(&Experience::decided(
+                answer.number,
+                cx.now,
+                self.state.elements(),
+                changes.unwrap_or(&[0.0; TOKENS]),
+                self.astray,
+            ));
         }
         let (Some(changes), Some(Fastest { overall: fast, .. })) = (changes, Fastest::of(cx))
         else {
@@ -278,7 +279,7 @@ impl Scheduler for Gaps {
         }
         let gaps = &mut self.gaps;
         let mut gap = 0.0;
-        let decision = crate::support::gap::decide(cx, &mut self.patience, |fast, path| {
+        let decision = mpquic_sched::support::gap::decide(cx, &mut self.patience, |fast, path| {
             gap = fixed.unwrap_or_else(|| gaps[path.index.get()].packets(fast, path));
             (gap * payload(fast) as f64).round() as u64
         });
@@ -332,6 +333,21 @@ impl Scheduler for Gaps {
             }
         }
         Some(learned)
+    }
+}
+
+impl NeuralScheduler for Gaps {
+    const FEATURES: &'static [(&'static str, &'static str)] = Self::FEATURES;
+    const STATE: usize = Self::STATE;
+
+    fn actions() -> Vec<String> {
+        (0..Self::OUTPUTS)
+            .map(|token| format!("gap_{token}"))
+            .collect()
+    }
+
+    fn with_observer(self, observer: Observer) -> Self {
+        self.with_observer(observer)
     }
 }
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Model, Run};
-use crate::InvalidConfig;
+use mpquic_sched::InvalidConfig;
+use mpquic_sched::neural::{Model, Run};
 
 /// Settings of [`Gaps`](super::Gaps).
 ///
 /// ```
-/// use mpquic_sched::neural::{GapsConfig, Model};
+/// use mpquic_sched_neural::{GapsConfig, Model};
 ///
 /// let config: GapsConfig = serde_json::from_str(r#"{"model": "random", "seed": 3}"#)?;
 /// assert_eq!((config.model, config.seed, config.interval_ms), (Model::Random, 3, 10.0));

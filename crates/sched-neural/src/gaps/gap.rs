@@ -1,6 +1,6 @@
 //! One path's GAP: where it starts, its bounds, and what it was on average; what changes it is the policy's matter.
 
-use crate::PathView;
+use mpquic_sched::PathView;
 
 /// A GAP is no longer than so many windows of the fastest path (ours).
 const MOST_WINDOWS: f64 = 4.0;
@@ -57,7 +57,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::PathIndex;
+    use mpquic_sched::PathIndex;
 
     fn view(rtt: u64, window: u64) -> PathView {
         changed!(

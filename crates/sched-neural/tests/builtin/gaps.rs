@@ -4,11 +4,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mpquic_sched::neural::{Experience, Gaps, GapsConfig, Policy, Run, Unanswered};
 use mpquic_sched::{
     Acked, Context, Data, Decision, MinRtt, PathId, PathIndex, PathUpdate, PathUpdateKind,
-    PathView, Registry, Scheduler,
+    PathView, Scheduler,
 };
+use mpquic_sched_neural::registry;
+use mpquic_sched_neural::{Experience, Gaps, GapsConfig, Policy, Run, Unanswered};
 use serde_json::json;
 
 use crate::{Asked, PACKET, loaded, unsent};
@@ -354,7 +355,7 @@ fn waits_as_stms_does() {
 
 #[test]
 fn the_shipped_network_is_checked_and_runs_as_a_plan() {
-    let registry = Registry::new();
+    let registry = registry();
     let mut scheduler = registry.build("gaps", &json!({})).unwrap();
     let policy = scheduler.learned().unwrap().policy.unwrap();
     assert!(policy.engine.starts_with("plan"), "{}", policy.engine);

@@ -2,15 +2,16 @@
 
 use mpquic_bandit::Draw;
 
+use mpquic_sched::neural::{Decider, Experience, Guard, Observer, Policy, Unanswered};
+use mpquic_sched::support::binding::{Bound, Choice, Paths};
+use mpquic_sched::support::usable;
+use mpquic_sched::{
+    Context, LearnedArm, LearnedPolicy, MAX_PATHS, PathIndex, PathSet, StreamId, StreamView,
+};
+
 use super::SailfishConfig;
 use super::ledger::{Decided, Ledger};
 use super::state::{MOST_PATHS, STATE, State};
-use crate::neural::{Decider, Experience, Guard, Observer, Policy, Unanswered};
-use crate::support::binding::{Bound, Choice, Paths};
-use crate::support::usable;
-use crate::{
-    Context, LearnedArm, LearnedPolicy, MAX_PATHS, PathIndex, PathSet, StreamId, StreamView,
-};
 
 /// The policy, what it is shown, and what becomes of its answers.
 pub(super) struct PathChoice {
@@ -86,12 +87,12 @@ impl PathChoice {
         tally.rewards += 1;
         tally.earned += reward;
         if let Some(observer) = &mut self.observer {
-            observer(&Experience::Rewarded {
-                number: decided.number,
-                now: over.now,
-                reward: reward as f32,
-                done: over.last,
-            });
+            observer(&Experience::rewarded(
+                decided.number,
+                over.now,
+                reward as f32,
+                over.last,
+            ));
         }
     }
 
@@ -181,13 +182,13 @@ impl PathChoice {
             self.dropped += 1;
         }
         if let Some(observer) = &mut self.observer {
-            observer(&Experience::Decided {
+            observer(&Experience::decided(
                 number,
-                now: cx.now,
-                state: self.state.values(),
-                action: &[path.get() as f32],
-                fell_back: followed.is_none(),
-            });
+                cx.now,
+                self.state.values(),
+                &[path.get() as f32],
+                followed.is_none(),
+            ));
         }
         path
     }

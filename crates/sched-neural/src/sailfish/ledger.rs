@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{PathIndex, StreamId};
+use mpquic_sched::{PathIndex, StreamId};
 
 /// Streams that are known of at most, about 1.2 MB of them; of those beyond, the size is not known and no reward comes.
 const MOST_STREAMS: usize = 1 << 14;
@@ -163,7 +163,7 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use crate::VarInt;
+    use mpquic_sched::VarInt;
 
     use super::*;
 
