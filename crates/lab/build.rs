@@ -10,8 +10,9 @@ use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 /// The crates below `crates/` whose code is part of a run. In a published package, the others are not there: their versions are in
 /// the lock file.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "bandit",
+    "congestion",
     "infer",
     "lab",
     "proto",

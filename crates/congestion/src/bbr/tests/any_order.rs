@@ -4,8 +4,8 @@ use mpquic_sched_core::PathIndex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::congestion::tests::build;
-use crate::congestion::{
+use crate::tests::build;
+use crate::{
     CongestionControl, CongestionEvent, InitialWindow, MAX_WINDOW, NewPath, SentPacket,
     SpuriousLoss,
 };

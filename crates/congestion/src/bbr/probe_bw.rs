@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 
 use super::super::{AckSummary, MAX_WINDOW};
 use super::path::{Path, State};
-use crate::recovery::RateSample;
+use crate::RateSample;
 
 /// What acknowledgements tell of the probe (section 2.14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::super::{AckSummary, MAX_WINDOW};
 use super::ambient;
 use super::path::{Path, State};
 use super::train::Train;
-use crate::recovery::RateSample;
+use crate::RateSample;
 
 /// BBRStartupFullLossCnt: separate losses in a round for it to end Startup.
 pub(super) const FULL_LOSS_COUNT: u32 = 6;

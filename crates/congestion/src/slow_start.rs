@@ -14,7 +14,7 @@ use super::rapid_start::RapidStart;
 /// once.
 ///
 /// ```
-/// use mpquic_proto::congestion::SlowStart;
+/// use mpquic_congestion::SlowStart;
 ///
 /// assert_eq!("hystart++".parse(), Ok(SlowStart::HyStartPlusPlus));
 /// ```

@@ -20,8 +20,37 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{PathIndex, SavedPath};
 
 use super::Controller;
-use crate::config::{CarefulResumeConfig, Reconnaissance};
-use crate::recovery::RttEstimator;
+use crate::RttEstimator;
+
+/// What a path must have shown before it may jump to half of what it carried before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Reconnaissance {
+    /// The initial data that was sent on the path is acknowledged, and gave a round-trip time: on the first path
+    /// the packets of the handshake, on a further path those of its validation. What follows may jump at once.
+    #[default]
+    FirstFlight,
+    /// A whole initial window is acknowledged, which takes one round trip more.
+    InitialWindow,
+}
+
+/// How far and how soon a path may jump.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResumeLimits {
+    /// The largest window that a path may jump to, bytes: max_jump.
+    pub max_jump: u64,
+    /// What a path must have shown before.
+    pub reconnaissance: Reconnaissance,
+}
+
+impl Default for ResumeLimits {
+    fn default() -> Self {
+        Self {
+            max_jump: 4 << 20,
+            reconnaissance: Reconnaissance::default(),
+        }
+    }
+}
 
 /// What careful resume asks of a congestion controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +121,7 @@ pub enum ResumeState {
 
 impl ResumeState {
     /// Whether careful resume is still at work.
+    #[inline]
     pub const fn is_active(self) -> bool {
         matches!(
             self,
@@ -138,11 +168,12 @@ enum Phase {
     Over(ResumeState),
 }
 
-/// Careful resume on one path. Packet numbers are those of the path's 1-RTT packets.
+/// Careful resume (RFC 9959) on one path: how a path of which something is remembered jumps to half of what it carried, and
+/// how it leaves that again if it was too much. It holds no window: the controller does. Packet numbers are those of the path's 1-RTT packets.
 #[derive(Debug)]
-pub(crate) struct CarefulResume {
+pub struct CarefulResume {
     path: PathIndex,
-    config: CarefulResumeConfig,
+    limits: ResumeLimits,
     /// saved_cwnd.
     saved_window: u64,
     saved_rtt: Duration,
@@ -172,18 +203,18 @@ struct Recent {
 
 impl CarefulResume {
     /// A path of which this is remembered begins. `None` if a jump would not be worth while.
-    pub(crate) fn new(
+    pub fn new(
         path: PathIndex,
         saved: &SavedPath,
         initial_window: u64,
-        config: CarefulResumeConfig,
+        limits: ResumeLimits,
     ) -> Option<Self> {
         let (saved_window, saved_rtt) = (saved.window, saved.min_rtt);
         let worth =
-            saved_window / LEAST_SAVED >= initial_window && config.max_jump > initial_window;
+            saved_window / LEAST_SAVED >= initial_window && limits.max_jump > initial_window;
         (worth && saved_rtt > Duration::ZERO).then_some(Self {
             path,
-            config,
+            limits,
             saved_window,
             saved_rtt,
             first_rtt: saved.first_rtt.max(saved_rtt),
@@ -199,7 +230,9 @@ impl CarefulResume {
         })
     }
 
-    pub(crate) const fn state(&self) -> ResumeState {
+    /// The phase, or how it ended.
+    #[inline]
+    pub const fn state(&self) -> ResumeState {
         match self.phase {
             Phase::Reconnaissance => ResumeState::Reconnaissance,
             Phase::Unvalidated { .. } => ResumeState::Unvalidated,
@@ -210,12 +243,14 @@ impl CarefulResume {
     }
 
     /// The window that was jumped to, bytes; 0 if there was no jump.
-    pub(crate) const fn jump(&self) -> u64 {
+    #[inline]
+    pub const fn jump(&self) -> u64 {
         self.jump
     }
 
     /// Whether acknowledgements must not enlarge the window now.
-    pub(crate) const fn holds_window(&self) -> bool {
+    #[inline]
+    pub const fn holds_window(&self) -> bool {
         matches!(
             self.phase,
             Phase::Unvalidated { .. } | Phase::SafeRetreat { .. }
@@ -225,7 +260,8 @@ impl CarefulResume {
     /// The rate to pace at in the Unvalidated Phase, bytes per second.
     //= specs/rfc9959-draft.md#3-3-unvalidated-phase
     //# All packets sent in the Unvalidated Phase MUST use pacing based on the current RTT.
-    pub(crate) fn pace(&self) -> Option<f64> {
+    #[inline]
+    pub fn pace(&self) -> Option<f64> {
         match self.phase {
             Phase::Unvalidated { rtt, .. } => {
                 let nanos = rtt.as_nanos().max(1) as f64;
@@ -237,7 +273,8 @@ impl CarefulResume {
 
     /// A packet of this number left, after which `in_flight` bytes are in flight. `claim` makes sure that no other
     /// connection jumps by the same memory; it is called once at most.
-    pub(crate) fn on_sent(
+    #[inline]
+    pub fn on_sent(
         &mut self,
         now: Instant,
         number: u64,
@@ -278,7 +315,7 @@ impl CarefulResume {
         //# When the sender has received an ACK that acknowledges all the initial data (usually the IW)
         //# without reported congestion, it MAY then enter the Unvalidated Phase.
         let all_arrived = self.delivered >= self.initial_window;
-        let confirmed = match self.config.reconnaissance {
+        let confirmed = match self.limits.reconnaissance {
             Reconnaissance::FirstFlight => true,
             Reconnaissance::InitialWindow => all_arrived,
         };
@@ -311,7 +348,7 @@ impl CarefulResume {
             true => half / 2,
             false => half,
         };
-        let jump = fair.min(self.config.max_jump);
+        let jump = fair.min(self.limits.max_jump);
         let current = rtt.smoothed();
         let step = ResumeStep::Jump {
             window: jump,
@@ -374,7 +411,8 @@ impl CarefulResume {
     }
 
     /// A packet was newly acknowledged. Called for each, before [`on_ack_end`](Self::on_ack_end).
-    pub(crate) const fn on_packet_acked(&mut self, number: u64, size: u16) {
+    #[inline]
+    pub const fn on_packet_acked(&mut self, number: u64, size: u16) {
         self.delivered += size as u64;
         // Those in flight at the jump are in it already: the examples of appendix A count unvalidated packets only.
         match self.phase {
@@ -391,7 +429,8 @@ impl CarefulResume {
 
     /// An ACK frame was processed, and the controller knows what was lost by it. `largest`: the largest number that it
     /// newly acknowledged. Returns whether what is remembered proved wrong.
-    pub(crate) fn on_ack_end(
+    #[inline]
+    pub fn on_ack_end(
         &mut self,
         now: Instant,
         largest: Option<u64>,
@@ -434,11 +473,8 @@ impl CarefulResume {
 
     /// Whether the controller has seen congestion since it was last asked, and what follows from that. Returns whether
     /// what is remembered proved wrong.
-    pub(crate) fn check_congestion(
-        &mut self,
-        now: Instant,
-        controller: &mut dyn Controller,
-    ) -> bool {
+    #[inline]
+    pub fn check_congestion(&mut self, now: Instant, controller: &mut dyn Controller) -> bool {
         let events = controller.congestion_events(self.path);
         if std::mem::replace(&mut self.events, events) == events {
             return false;
@@ -467,7 +503,7 @@ impl CarefulResume {
     }
 
     /// Persistent congestion: careful resume is over (section 3.6). Returns whether what is remembered proved wrong.
-    pub(crate) fn on_persistent_congestion(
+    pub fn on_persistent_congestion(
         &mut self,
         now: Instant,
         controller: &mut dyn Controller,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::RttHistory;
 
-use super::{GRANULARITY, STALL};
+use crate::{GRANULARITY, STALL};
 
 /// A peer that ever answered sooner is near: in the same host or room. What its round trips are longer by is time in the
 /// queues and tasks of the two hosts, and a window that covers it only makes these queues longer, until what is in them no
@@ -47,6 +47,7 @@ pub struct RttEstimator {
 
 impl RttEstimator {
     /// No sample yet: all values rest on this initial RTT (RFC 9002 section 5.3).
+    #[inline]
     pub const fn new(initial_rtt: Duration) -> Self {
         let mut this = Self {
             latest: initial_rtt,
@@ -68,6 +69,7 @@ impl RttEstimator {
 
     /// Takes in a sample (RFC 9002 section 5.3). Once the handshake is confirmed, the caller has
     /// limited `ack_delay` to the peer's max_ack_delay.
+    #[inline]
     pub fn update(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
         self.latest = sample;
         self.latest_at = Some(now);
@@ -128,74 +130,88 @@ impl RttEstimator {
     }
 
     /// The round trip that a receive window covers: the smoothed RTT, but to a near peer what it is without queues.
-    pub(crate) const fn covered(&self) -> Duration {
+    #[inline]
+    pub const fn covered(&self) -> Duration {
         self.covered
     }
 
     /// The most that is worth being written ahead of acknowledgements, bytes, if the peer is near.
-    pub(crate) fn near_ahead(&self) -> Option<u64> {
+    #[inline]
+    pub fn near_ahead(&self) -> Option<u64> {
         let round_trip = self.min.as_nanos() as u64;
         (self.min < NEAR).then(|| NEAR_AHEAD + round_trip * NEAR_AHEAD_PER_NANOSECOND)
     }
 
     /// The newest sample; the initial RTT before the first.
+    #[inline]
     pub const fn latest(&self) -> Duration {
         self.latest
     }
 
     /// The smallest sample; the initial RTT before the first.
+    #[inline]
     pub const fn min(&self) -> Duration {
         self.min
     }
 
     /// The smoothed RTT (`smoothed_rtt` in RFC 9002); the initial RTT before the first sample.
+    #[inline]
     pub const fn smoothed(&self) -> Duration {
         self.smoothed
     }
 
     /// The variation of the RTT (`rttvar` in RFC 9002).
+    #[inline]
     pub const fn var(&self) -> Duration {
         self.var
     }
 
     /// When the first sample came.
+    #[inline]
     pub const fn first_sample(&self) -> Option<Instant> {
         self.first_sample
     }
 
     /// When the newest sample came.
+    #[inline]
     pub const fn latest_at(&self) -> Option<Instant> {
         self.latest_at
     }
 
     /// Whether the values rest on a measurement.
+    #[inline]
     pub const fn has_sample(&self) -> bool {
         self.first_sample.is_some()
     }
 
     /// The newest samples.
+    #[inline]
     pub const fn history(&self) -> &RttHistory {
         &self.history
     }
 
     /// The probe timeout without back-off (RFC 9002 section 6.2.1). `max_ack_delay` is zero for the
     /// Initial and Handshake spaces.
+    #[inline]
     pub fn pto_base(&self, max_ack_delay: Duration) -> Duration {
         self.pto.saturating_add(max_ack_delay)
     }
 
     /// The least that any probe timeout can be.
-    pub(crate) const fn least_pto(&self) -> Duration {
+    #[inline]
+    pub const fn least_pto(&self) -> Duration {
         self.pto
     }
 
     /// How long an acknowledgement is waited for that the peer does not delay: the PTO, but for a larger least slack.
-    pub(crate) const fn patience(&self) -> Duration {
+    #[inline]
+    pub const fn patience(&self) -> Duration {
         self.patience
     }
 
     /// How long acknowledgements that came in all the while may stay away: half an RTT and what the RTT varies by.
-    pub(crate) fn quiet(&self) -> Duration {
+    #[inline]
+    pub fn quiet(&self) -> Duration {
         let slack = self.patience.saturating_sub(self.smoothed);
         slack + self.smoothed / 2
     }
@@ -207,7 +223,8 @@ impl RttEstimator {
     /// far longer than its max_ack_delay (section 5.3). The smoothed RTT, and the PTO with it, are free of that delay.
     /// What exceeds max_ack_delay is taken off the newest sample here, too: the PTO is not armed while a loss by time is
     /// awaited (section 6.2.1), so that nothing would be sent again until long after the PTO.
-    pub(crate) fn loss_delay(&self, max_ack_delay: Duration) -> Duration {
+    #[inline]
+    pub fn loss_delay(&self, max_ack_delay: Duration) -> Duration {
         let waited = nanos(self.delay).saturating_sub(nanos(max_ack_delay));
         let latest = nanos(self.latest).saturating_sub(waited);
         let longest = nanos(self.smoothed).max(latest);
@@ -219,7 +236,8 @@ impl RttEstimator {
 
     /// Forgets the minimum in favour of the newest sample: RFC 9002 section 5.2 after persistent
     /// congestion; RFC 10069, Computing Path RTT, when the path on which acknowledgements return has changed.
-    pub(crate) const fn reset_min(&mut self) {
+    #[inline]
+    pub const fn reset_min(&mut self) {
         //= specs/rfc9002.txt#section-5.2
         //# Endpoints SHOULD set the min_rtt to the newest RTT sample after persistent congestion is
         //# established.

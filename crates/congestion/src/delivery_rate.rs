@@ -6,17 +6,17 @@ use super::RttEstimator;
 
 /// The state of delivery when a packet left: kept with the packet (section 4.1.2.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DeliverySnapshot {
+pub struct DeliverySnapshot {
     /// Bytes delivered before it left.
-    pub(crate) delivered: u64,
+    pub delivered: u64,
     /// Bytes declared lost before it left.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Bytes in flight once it had left, itself included.
-    pub(crate) tx_in_flight: u64,
+    pub tx_in_flight: u64,
     delivered_at: Instant,
     first_sent: Instant,
     /// The application, the scheduler or flow control gave less than the path would have taken.
-    pub(crate) app_limited: bool,
+    pub app_limited: bool,
 }
 
 /// A sample of a path's delivery rate (draft-ietf-ccwg-bbr section 4.1). An ACK frame gives one,
@@ -46,14 +46,14 @@ pub struct RateSample {
 
 /// An acknowledged packet: the state when it left, and when that was.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Acknowledged<'a> {
+pub struct Acknowledged<'a> {
     snapshot: &'a DeliverySnapshot,
     sent: Instant,
 }
 
 /// The estimator of one path.
 #[derive(Debug, Default)]
-pub(crate) struct DeliveryRate {
+pub struct DeliveryRate {
     /// Bytes acknowledged so far, and when the newest of them was.
     delivered: u64,
     delivered_at: Option<Instant>,
@@ -71,7 +71,8 @@ pub(crate) struct DeliveryRate {
 impl DeliveryRate {
     /// A packet of `size` bytes that counts as in flight leaves; `in_flight` is the number of bytes
     /// before it.
-    pub(crate) fn on_sent(&mut self, now: Instant, in_flight: u64, size: u16) -> DeliverySnapshot {
+    #[inline]
+    pub fn on_sent(&mut self, now: Instant, in_flight: u64, size: u16) -> DeliverySnapshot {
         if in_flight == 0 {
             self.first_sent = Some(now);
             self.delivered_at = Some(now);
@@ -88,19 +89,22 @@ impl DeliveryRate {
 
     /// Nothing more is there to be sent, though the window would allow it: until what is in flight
     /// now is acknowledged, samples tell of the application rather than of the path.
-    pub(crate) const fn on_app_limited(&mut self, in_flight: u64) {
+    #[inline]
+    pub const fn on_app_limited(&mut self, in_flight: u64) {
         let until = self.delivered.saturating_add(in_flight);
         self.app_limited_until = if until == 0 { 1 } else { until };
     }
 
     /// Whether packets that leave now give samples limited by the application.
-    pub(crate) const fn is_app_limited(&self) -> bool {
+    #[inline]
+    pub const fn is_app_limited(&self) -> bool {
         self.app_limited_until != 0
     }
 
     /// A packet was newly acknowledged; one call for each packet of an ACK frame. `newest` becomes the one of them that
     /// was sent last.
-    pub(crate) fn on_acked<'a>(
+    #[inline]
+    pub fn on_acked<'a>(
         &mut self,
         now: Instant,
         sent: Instant,
@@ -122,19 +126,22 @@ impl DeliveryRate {
 
     /// A packet that counts as in flight was declared lost. Bytes declared lost since it left,
     /// itself included.
-    pub(crate) const fn on_lost(&mut self, size: u16, snapshot: &DeliverySnapshot) -> u64 {
+    #[inline]
+    pub const fn on_lost(&mut self, size: u16, snapshot: &DeliverySnapshot) -> u64 {
         self.lost += size as u64;
         self.lost - snapshot.lost
     }
 
     /// Packets declared lost arrived after all: the path did deliver them.
-    pub(crate) const fn on_spurious(&mut self, bytes: u64) {
+    #[inline]
+    pub const fn on_spurious(&mut self, bytes: u64) {
         self.delivered += bytes;
     }
 
     /// The packets of an ACK frame, and those lost by it, have been told: makes the sample.
     /// `None` if the frame acknowledged nothing new.
-    pub(crate) fn on_ack_end(
+    #[inline]
+    pub fn on_ack_end(
         &mut self,
         now: Instant,
         rtt: &RttEstimator,
@@ -173,12 +180,14 @@ impl DeliveryRate {
     }
 
     /// The newest estimate, bytes per second; 0 before the first.
-    pub(crate) const fn rate(&self) -> u64 {
+    #[inline]
+    pub const fn rate(&self) -> u64 {
         self.rate
     }
 
     /// Bytes delivered so far.
-    pub(crate) const fn delivered(&self) -> u64 {
+    #[inline]
+    pub const fn delivered(&self) -> u64 {
         self.delivered
     }
 }

@@ -1,7 +1,7 @@
 //! The cycle of ProbeBW.
 
 use super::*;
-use crate::congestion::bbr::probe_bw::AckPhase;
+use crate::bbr::probe_bw::AckPhase;
 
 /// An acknowledgement within a round.
 const MEANWHILE: Ack = Ack {

@@ -17,7 +17,7 @@ use super::{Controller, ControllerContext, ControllerFactory};
 /// Which congestion controller a connection uses.
 ///
 /// ```
-/// use mpquic_proto::CongestionControl;
+/// use mpquic_congestion::CongestionControl;
 ///
 /// assert_eq!("olia".parse(), Ok(CongestionControl::Olia));
 /// assert_eq!(CongestionControl::NewReno.to_string(), "newreno");

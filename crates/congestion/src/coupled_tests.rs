@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::PathIndex;
 use proptest::prelude::*;
 
-use crate::congestion::tests::build;
-use crate::congestion::{
-    AckedPacket, CongestionControl, CongestionEvent, Controller, InitialWindow, NewPath,
-};
-use crate::recovery::RttEstimator;
+use crate::RttEstimator;
+use crate::tests::build;
+use crate::{AckedPacket, CongestionControl, CongestionEvent, Controller, InitialWindow, NewPath};
 
 const MTU: u16 = 1000;
 const COUPLED: [CongestionControl; 3] = [

@@ -44,10 +44,10 @@ struct Run {
 
 impl Run {
     fn new(kind: CongestionControl) -> Self {
-        Self::with(kind, CarefulResumeConfig::default())
+        Self::with(kind, ResumeLimits::default())
     }
 
-    fn with(kind: CongestionControl, config: CarefulResumeConfig) -> Self {
+    fn with(kind: CongestionControl, limits: ResumeLimits) -> Self {
         let now = Instant::now();
         let path = PathIndex::new(0).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
@@ -58,7 +58,7 @@ impl Run {
         let mut rtt = RttEstimator::new(ms(333));
         rtt.update(now, ms(100), Duration::ZERO);
         let resume =
-            CarefulResume::new(path, &saved(300 * PACKET, ms(100)), INITIAL, config).unwrap();
+            CarefulResume::new(path, &saved(300 * PACKET, ms(100)), INITIAL, limits).unwrap();
         Self {
             cc,
             resume,
@@ -172,9 +172,11 @@ fn unvalidated_packets_are_paced_over_a_round_trip() {
 
 #[test]
 fn no_jump_goes_beyond_the_configured_one() {
-    let mut config = CarefulResumeConfig::default();
-    config.max_jump(40 * PACKET);
-    let mut run = Run::with(CongestionControl::NewReno, config);
+    let limits = ResumeLimits {
+        max_jump: 40 * PACKET,
+        ..ResumeLimits::default()
+    };
+    let mut run = Run::with(CongestionControl::NewReno, limits);
     run.send(10);
     assert_eq!(run.packets(), 40);
 }
@@ -183,8 +185,8 @@ fn no_jump_goes_beyond_the_configured_one() {
 fn a_small_window_is_not_worth_a_jump() {
     let path = PathIndex::new(0).unwrap();
     let new = |window, rtt| {
-        let config = CarefulResumeConfig::default();
-        CarefulResume::new(path, &saved(window, rtt), INITIAL, config).is_some()
+        let limits = ResumeLimits::default();
+        CarefulResume::new(path, &saved(window, rtt), INITIAL, limits).is_some()
     };
     assert!(!new(2 * INITIAL - 1, ms(100)));
     assert!(new(2 * INITIAL, ms(100)));
@@ -203,9 +205,11 @@ fn nothing_jumps_before_the_initial_data_is_acknowledged() {
     run.send(10);
     assert_eq!(run.resume.state(), ResumeState::Reconnaissance);
 
-    let mut config = CarefulResumeConfig::default();
-    config.reconnaissance(Reconnaissance::InitialWindow);
-    let mut run = Run::with(CongestionControl::Cubic, config);
+    let limits = ResumeLimits {
+        reconnaissance: Reconnaissance::InitialWindow,
+        ..ResumeLimits::default()
+    };
+    let mut run = Run::with(CongestionControl::Cubic, limits);
     run.send(10);
     assert_eq!(run.resume.state(), ResumeState::Reconnaissance);
     run.now += ms(100);
@@ -257,9 +261,9 @@ fn the_longer_the_queue_the_smaller_the_jump() {
         (8, ResumeState::Reconnaissance),
     ] {
         let mut run = Run::new(CongestionControl::Cubic);
-        let config = CarefulResumeConfig::default();
+        let limits = ResumeLimits::default();
         run.resume =
-            CarefulResume::new(run.path, &saved(300 * PACKET, ms(2)), INITIAL, config).unwrap();
+            CarefulResume::new(run.path, &saved(300 * PACKET, ms(2)), INITIAL, limits).unwrap();
         run.rtt = RttEstimator::new(ms(333));
         run.rtt.update(run.now, ms(rtt), Duration::ZERO);
         run.send(10);
@@ -552,8 +556,8 @@ fn what_the_connection_before_saw_first_is_what_the_next_one_is_compared_with() 
         let mut run = Run::new(CongestionControl::Cubic);
         let mut saved = saved(300 * PACKET, ms(100));
         saved.first_rtt = ms(first);
-        let config = CarefulResumeConfig::default();
-        run.resume = CarefulResume::new(run.path, &saved, INITIAL, config).unwrap();
+        let limits = ResumeLimits::default();
+        run.resume = CarefulResume::new(run.path, &saved, INITIAL, limits).unwrap();
         run.rtt = RttEstimator::new(ms(333));
         run.rtt.update(run.now, ms(rtt), Duration::ZERO);
         run.send(10);

@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 
 use super::super::{AckSummary, InitialWindow, LostPacket, PathIndex};
 use super::path::{Path, State};
-use crate::recovery::{RateSample, RttEstimator};
+use crate::{RateSample, RttEstimator};
 
 const MTU: u64 = 1000;
 /// The path of these tests: 1 MB/s and 100 ms are 100 kB.

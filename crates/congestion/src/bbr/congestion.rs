@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use super::super::{AckSummary, LostPacket};
 use super::ambient;
 use super::path::{Path, State};
-use crate::recovery::RateSample;
+use crate::RateSample;
 
 /// BBR.LossThresh.
 pub(super) const LOSS_THRESHOLD: f64 = 0.02;

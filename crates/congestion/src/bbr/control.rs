@@ -3,7 +3,7 @@
 use super::super::MAX_WINDOW;
 use super::super::initial_window::minimum_window;
 use super::path::{Path, State};
-use crate::recovery::{RateSample, RttEstimator};
+use crate::{RateSample, RttEstimator};
 
 /// 1 - BBR.PacingMarginPercent / 100.
 const PACING_MARGIN: f64 = 0.99;

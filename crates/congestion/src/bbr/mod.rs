@@ -55,7 +55,7 @@ use super::{
     AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LostPacket, NewPath,
     ResumeStep, SentPacket, SlowStart, SpuriousLoss,
 };
-use crate::recovery::RttEstimator;
+use crate::RttEstimator;
 use path::{Path, State};
 
 /// The controller.

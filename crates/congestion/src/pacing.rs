@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::RttEstimator;
-use crate::congestion::InitialWindow;
+use crate::InitialWindow;
 
 /// It holds what the path takes in this time: on a busy machine, timers fire as
 /// late as this, and what has accrued until then must not be lost.
@@ -28,16 +28,40 @@ const NEAR_RTT: Duration = Duration::from_micros(512);
 
 /// What decides how fast a path sends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// A window per smoothed RTT, times N (RFC 9002 section 7.7): `cwnd` in bytes.
-    Window { cwnd: u64, slow_start: bool },
+    Window {
+        /// The congestion window, bytes.
+        cwnd: u64,
+        /// Whether the path is in slow start.
+        slow_start: bool,
+    },
     /// Bytes per second, as the congestion controller says.
     Rate(f64),
 }
 
 /// A token bucket: filled at the pace, emptied by what is sent.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use mpquic_congestion::{Pace, Pacer, RttEstimator};
+///
+/// let start = Instant::now();
+/// let mut rtt = RttEstimator::new(Duration::from_millis(333));
+/// rtt.update(start, Duration::from_millis(20), Duration::ZERO);
+/// let mut pacer = Pacer::new(true);
+/// let rate = Pace::Rate(1e6); // 1 MB/s
+/// let mut sent = 0;
+/// while pacer.is_open(start, rate, &rtt, 1200) {
+///     pacer.on_sent(1200);
+///     sent += 1200;
+/// }
+/// assert!(sent < 20_000);
+/// assert!(pacer.next_release().unwrap() > start);
+/// ```
 #[derive(Debug)]
-pub(crate) struct Pacer {
+pub struct Pacer {
     /// Bytes that may go; below zero after packets that did not ask (probes).
     tokens: f64,
     /// Bytes per nanosecond; infinite before the first RTT sample.
@@ -71,8 +95,9 @@ impl Default for Pacer {
 
 impl Pacer {
     /// One that is not used if the configuration switches pacing off
-    /// ([`TransportConfig::pacing`](crate::TransportConfig::pacing)).
-    pub(crate) fn new(enabled: bool) -> Self {
+    /// (`TransportConfig::pacing`).
+    #[inline]
+    pub fn new(enabled: bool) -> Self {
         Self {
             off: !enabled,
             ..Self::default()
@@ -80,13 +105,8 @@ impl Pacer {
     }
 
     /// Whether a packet of `mtu` bytes may go now. Without an RTT sample there is no rate: only the window limits.
-    pub(crate) fn is_open(
-        &mut self,
-        now: Instant,
-        pace: Pace,
-        rtt: &RttEstimator,
-        mtu: u16,
-    ) -> bool {
+    #[inline]
+    pub fn is_open(&mut self, now: Instant, pace: Pace, rtt: &RttEstimator, mtu: u16) -> bool {
         if self.off || !rtt.has_sample() {
             return true;
         }
@@ -156,19 +176,21 @@ impl Pacer {
     }
 
     /// When the bucket opens again, if it was closed when [`is_open`](Self::is_open) was asked last.
-    pub(crate) fn next_release(&self) -> Option<Instant> {
+    #[inline]
+    pub fn next_release(&self) -> Option<Instant> {
         if !self.closed {
             return None;
         }
         let nanos = (self.release - self.tokens) / self.rate;
-        Some(super::later(
+        Some(crate::later(
             self.last?,
             Duration::from_nanos(nanos.ceil().max(0.0) as u64),
         ))
     }
 
     /// Bytes in flight were sent, whether or not they had asked.
-    pub(crate) fn on_sent(&mut self, bytes: u64) {
+    #[inline]
+    pub fn on_sent(&mut self, bytes: u64) {
         if self.last.is_some() {
             // A debt beyond one full bucket would silence the path for no good.
             //= specs/rfc9002.txt#section-7.7

@@ -18,6 +18,7 @@ pub enum InitialWindow {
 
 impl InitialWindow {
     /// The window, bytes, of a path that takes datagrams of `mtu` bytes.
+    #[inline]
     pub const fn bytes(self, mtu: u16) -> u64 {
         let size = mtu as u64;
         let window = match self {
@@ -52,7 +53,7 @@ impl InitialWindow {
     }
 
     /// What is wrong with it: the number, and what would be right.
-    pub(crate) const fn out_of_range(self) -> Option<(u64, &'static str)> {
+    pub const fn out_of_range(self) -> Option<(u64, &'static str)> {
         match self {
             Self::Packets(count) if count < 2 || count > 65_536 => {
                 Some((count as u64, "2 to 65536 packets"))
@@ -66,6 +67,7 @@ impl InitialWindow {
 }
 
 /// The smallest congestion window, bytes: two datagrams (RFC 9002 section 7.2).
+#[inline]
 pub const fn minimum_window(mtu: u16) -> u64 {
     // A window of zero would divide by zero; no path has such an MTU.
     let window = 2 * mtu as u64;

@@ -12,7 +12,7 @@ use super::{
     AckSummary, AckedPacket, CongestionEvent, InitialWindow, LostPacket, NewPath, ResumeStep,
     SentPacket, SlowStart, SpuriousLoss,
 };
-use crate::recovery::RttEstimator;
+use crate::RttEstimator;
 
 /// A congestion controller of a connection (RFC 9002 section 7).
 ///
@@ -40,8 +40,7 @@ use crate::recovery::RttEstimator;
 /// A window of a fixed size, as satellite links with a reserved rate use it:
 ///
 /// ```
-/// use mpquic_proto::TransportConfig;
-/// use mpquic_proto::congestion::{
+/// use mpquic_congestion::{
 ///     AckedPacket, CongestionEvent, Controller, ControllerContext, ControllerFactory, NewPath,
 ///     PathIndex,
 /// };
@@ -66,8 +65,9 @@ use crate::recovery::RttEstimator;
 ///     }
 /// }
 ///
-/// let mut config = TransportConfig::default();
-/// config.congestion(FixedWindow(256 * 1024));
+/// // In mpquic: `TransportConfig::congestion(FixedWindow(256 * 1024))`.
+/// let factory: &dyn ControllerFactory = &FixedWindow(256 * 1024);
+/// # let _ = factory;
 /// ```
 pub trait Controller: Send {
     /// A path begins. Its window is the initial one: [`NewPath::initial_window`], or else that of all,
@@ -146,7 +146,7 @@ pub trait Controller: Send {
     }
 
     /// Whether more is sent just now than the path was seen to carry, so that losses may be those of a queue that is full.
-    /// Losses at other times may be told to a [`PathMemory`](crate::PathMemory) as the path's own. A controller whose
+    /// Losses at other times may be told to a `PathMemory` as the path's own. A controller whose
     /// window grows until a loss always probes, and keeps the default: there, a loss is the path's own if the round-trip time
     /// tells of no queue.
     fn is_probing(&self, _path: PathIndex) -> bool {
@@ -154,7 +154,7 @@ pub trait Controller: Send {
     }
 
     /// How many congestion events reduced the window, for
-    /// [`PathStats::congestion_events`](crate::PathStats::congestion_events).
+    /// `PathStats::congestion_events`.
     fn congestion_events(&self, _path: PathIndex) -> u64 {
         0
     }
@@ -190,12 +190,13 @@ pub struct ControllerState {
 /// and so does any function or closure with this signature:
 ///
 /// ```
-/// use mpquic_proto::congestion::{CongestionControl, Controller, ControllerContext, ControllerFactory};
-/// use mpquic_proto::TransportConfig;
+/// use mpquic_congestion::{CongestionControl, Controller, ControllerContext, ControllerFactory};
 ///
-/// let mut config = TransportConfig::default();
-/// config.congestion(CongestionControl::Bbr);
-/// config.congestion(|context: &mut ControllerContext<'_>| -> Box<dyn Controller> {
+/// fn takes(factory: impl ControllerFactory) {
+///     # drop(factory);
+/// }
+/// takes(CongestionControl::Bbr);
+/// takes(|context: &mut ControllerContext<'_>| -> Box<dyn Controller> {
 ///     CongestionControl::Olia.build(context)
 /// });
 /// ```
@@ -236,7 +237,9 @@ pub struct ControllerContext<'a> {
 }
 
 impl<'a> ControllerContext<'a> {
-    pub(crate) const fn new(
+    /// What a connection has set: the window with which paths begin, how it grows, and where seeds come from.
+    #[inline]
+    pub const fn new(
         initial_window: InitialWindow,
         slow_start: Option<SlowStart>,
         rng: &'a mut StdRng,
@@ -249,13 +252,15 @@ impl<'a> ControllerContext<'a> {
     }
 
     /// The window with which each path begins, as set by
-    /// [`TransportConfig::initial_window`](crate::TransportConfig::initial_window).
+    /// `TransportConfig::initial_window`.
+    #[inline]
     pub const fn initial_window(&self) -> InitialWindow {
         self.initial_window
     }
 
     /// How windows grow until the first congestion event, as set by
-    /// [`TransportConfig::slow_start`](crate::TransportConfig::slow_start). `None`: as the controller thinks best.
+    /// `TransportConfig::slow_start`. `None`: as the controller thinks best.
+    #[inline]
     pub const fn slow_start(&self) -> Option<SlowStart> {
         self.slow_start
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::PathIndex;
 
 use super::InitialWindow;
-use crate::recovery::{RateSample, RttEstimator};
+use crate::{RateSample, RttEstimator};
 
 /// A path begins, or continues over other addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub struct NewPath {
 
 impl NewPath {
     /// A path in this slot, which begins as all.
+    #[inline]
     pub const fn new(path: PathIndex, now: Instant, mtu: u16) -> Self {
         Self {
             path,
@@ -35,6 +36,7 @@ impl NewPath {
 
     /// With a window of its own to begin with.
     #[must_use]
+    #[inline]
     pub const fn with_initial_window(mut self, window: Option<InitialWindow>) -> Self {
         self.initial_window = window;
         self
@@ -57,6 +59,7 @@ pub struct SentPacket {
 
 impl SentPacket {
     /// A packet of this size, after which so many bytes are in flight.
+    #[inline]
     pub const fn new(path: PathIndex, now: Instant, size: u64, in_flight: u64) -> Self {
         Self {
             path,
@@ -88,6 +91,7 @@ pub struct AckedPacket<'a> {
 
 impl<'a> AckedPacket<'a> {
     /// A packet of this size, sent at `sent`.
+    #[inline]
     pub const fn new(
         path: PathIndex,
         now: Instant,
@@ -133,6 +137,7 @@ pub struct LostPacket {
 
 impl LostPacket {
     /// A packet of this number and size, sent at `sent`. The other fields are zero and `false`.
+    #[inline]
     pub const fn new(path: PathIndex, now: Instant, number: u64, sent: Instant, size: u64) -> Self {
         Self {
             path,
@@ -173,6 +178,7 @@ pub struct CongestionEvent {
 
 impl CongestionEvent {
     /// So many bytes were lost; the newest of the packets was sent at `newest_sent`.
+    #[inline]
     pub const fn loss(
         path: PathIndex,
         now: Instant,
@@ -192,6 +198,7 @@ impl CongestionEvent {
 
     /// The peer reported new ECN-CE marks with the acknowledgement of a packet sent at
     /// `newest_sent`.
+    #[inline]
     pub const fn ecn(path: PathIndex, now: Instant, newest_sent: Instant) -> Self {
         Self {
             path,
@@ -220,6 +227,7 @@ pub struct SpuriousLoss {
 
 impl SpuriousLoss {
     /// Packets of so many bytes, the newest of them sent at `newest_sent`.
+    #[inline]
     pub const fn new(path: PathIndex, now: Instant, newest_sent: Instant, bytes: u64) -> Self {
         Self {
             path,
@@ -253,6 +261,7 @@ pub struct AckSummary<'a> {
 
 impl<'a> AckSummary<'a> {
     /// An ACK frame without an RTT sample that leaves nothing in flight.
+    #[inline]
     pub const fn new(
         path: PathIndex,
         now: Instant,

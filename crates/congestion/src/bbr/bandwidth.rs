@@ -1,6 +1,6 @@
 //! The most that a path was seen to deliver, and whether sending faster still finds more; paces nothing.
 
-use crate::recovery::RateSample;
+use crate::RateSample;
 
 /// BBR.max_bw: the largest delivery rate of this ProbeBW cycle and the one before (section 5.5.5).
 #[derive(Debug, Default)]

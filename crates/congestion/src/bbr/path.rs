@@ -13,7 +13,7 @@ use super::congestion::{RoundSignals, Undo};
 use super::min_rtt::MinRtt;
 use super::probe_bw::AckPhase;
 use super::startup::RapidStartup;
-use crate::recovery::RateSample;
+use crate::RateSample;
 
 /// BBR.state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::{
     AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep,
     SlowStart,
 };
-use crate::recovery::RttEstimator;
+use crate::RttEstimator;
 
 /// A path on which nothing was acknowledged for so many probe timeouts is idle or broken: its window
 /// says nothing of what the connection sends, and is left out of the others' sums.
@@ -97,7 +97,7 @@ impl Path {
     fn on_acked(&mut self, now: Instant, bytes: u64, rtt: &RttEstimator) {
         self.rtt = rtt.smoothed();
         let patience = rtt.pto_base(MAX_ACK_DELAY).saturating_mul(IDLE_AFTER_PTOS);
-        self.idle_at = Some(crate::recovery::later(now, patience));
+        self.idle_at = Some(crate::later(now, patience));
         self.since_loss = self.since_loss.saturating_add(bytes);
     }
 
