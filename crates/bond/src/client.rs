@@ -1,14 +1,12 @@
 //! The client: keeps a connection to the server over all links, and opens streams on it.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkTask, PathStatus,
     RecvStream, SendStream, VarInt,
@@ -16,7 +14,7 @@ use mpquic::{
 use mpquic_peer::{ClientTls, Escaped, Local, Token, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::error::{Error, StreamFailure};
 use crate::journal::Journal;
@@ -25,7 +23,7 @@ use crate::report::Report;
 use crate::server::UNWELCOME;
 use crate::settings;
 use crate::udp::Flows;
-use crate::wire::{Datagram, LABEL, NO_FLOW, PROOF, Refusal, Request, Target, VERSION};
+use crate::wire::{LABEL, PROOF, Refusal, Request, VERSION};
 
 /// How long a program that uses the proxy waits for a connection that is away, and for the server's answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -35,8 +33,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long to wait if no connection can be accepted for now; doubled up to the longest.
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
-/// How often the server is asked whether it still knows the connection, while it does not answer a request.
-const ASKING: Duration = Duration::from_millis(500);
 /// The scheduler of connections for which none was chosen.
 const SCHEDULER: &str = "arrival";
 
@@ -295,10 +291,7 @@ impl Client {
                 pause = SHORTEST_PAUSE;
                 self.take_out_again(&uplink);
                 self.choose_scheduler_again();
-                let ended = tokio::select! {
-                    ended = uplink.flows.dispatch(&uplink.connection) => ended,
-                    never = uplink.nudge_each(settings::KEEP_ALIVE) => match never {},
-                };
+                let ended = uplink.flows.dispatch(&uplink.connection).await;
                 self.current.send_replace(None);
                 self.journal.line(format_args!("connection lost: {ended}"));
             }
@@ -511,31 +504,11 @@ impl Uplink {
             let answer = Refusal::read(&mut recv).await?;
             Ok::<_, StreamFailure>((send, recv, answer))
         };
-        let opened = tokio::select! {
-            opened = timeout(PATIENCE, opening) => opened,
-            never = self.nudge_each(ASKING) => match never {},
-        };
+        let opened = timeout(PATIENCE, opening).await;
         let (send, recv, answer) = opened.map_err(StreamFailure::from)??;
         match answer {
             Ok(()) => Ok((send, recv)),
             Err(refusal) => Err(NotOpened::Refused(refusal)),
-        }
-    }
-
-    /// Sends a datagram that belongs to no flow, again and again. A server that was killed and started again ends connections that it
-    /// does not know by a stateless reset, which is shorter than what it answers, and has 42 bytes or more: a small request, or a
-    /// PING, gets none (RFC 9000 section 10.3).
-    async fn nudge_each(&self, period: Duration) -> Infallible {
-        let mut ticks = interval(period);
-        loop {
-            ticks.tick().await;
-            let datagram = Datagram {
-                flow: NO_FLOW,
-                target: Target::Address((Ipv4Addr::UNSPECIFIED, 0).into()),
-                payload: Bytes::from_static(&[0; 32]),
-            };
-            // A connection that is over, or has no room, needs none.
-            let _ = self.connection.send_datagram(datagram.encode());
         }
     }
 

@@ -104,7 +104,10 @@ impl Server {
     ) -> Result<Self, Error> {
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
         let transport = settings::server_transport(&settings.transport, settings.idle)?;
-        config.transport(Arc::new(transport));
+        config
+            .transport(Arc::new(transport))
+            .max_connections(settings::CLIENTS)
+            .max_connections_per_prefix(settings::CLIENTS_OF_ONE);
         let bound = builder.server(config).bind_all(locals).build();
         let endpoint = bound.map_err(|source| Error::Listen {
             address: settings::list(locals),

@@ -10,12 +10,16 @@ use mpquic_peer::{ClientTls, Identity, Transport, Trust};
 use crate::error::Error;
 use crate::wire::ALPN;
 
+/// Connections of all clients of a server: one each.
+pub(crate) const CLIENTS: usize = 1024;
+/// Those from one network.
+pub(crate) const CLIENTS_OF_ONE: usize = 128;
 /// TCP connections and UDP associations of a client at a time.
 const STREAMS: u64 = 4096;
 /// A connection without an answer for so long is over.
 const IDLE: Duration = Duration::from_secs(30);
 /// How often it asks for one.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(8);
+const KEEP_ALIVE: Duration = Duration::from_secs(8);
 /// Datagrams that wait in either direction, bytes.
 const DATAGRAMS: usize = 4 << 20;
 /// What a client that has not greeted may send, bytes: the greeting has 33.

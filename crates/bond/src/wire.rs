@@ -233,9 +233,6 @@ impl Refusal {
     }
 }
 
-/// The number of datagrams that belong to none: they are dropped.
-pub(crate) const NO_FLOW: u32 = u32::MAX;
-
 /// The number of the datagrams that belong to a stream.
 pub(crate) fn flow(id: StreamId) -> u32 {
     // A connection does not live to see it wrap.

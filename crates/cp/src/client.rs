@@ -30,6 +30,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const FILES: usize = 8;
 /// Further addresses that a server may name.
 const ADDRESSES: usize = 8;
+/// What a listing may take of this side's memory, bytes: some three million files.
+const LISTING: u64 = 512 << 20;
 /// How long to wait before a server that has no room, or whose file is taken, is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -154,6 +156,10 @@ impl Client {
 
     /// Closes the connection, and waits for a moment until the server knows.
     pub async fn close(&self) {
+        if self.connection.close_reason().is_some() {
+            // Nobody is there to be told.
+            return;
+        }
         self.connection.close(VarInt::from_u32(0), b"done");
         // If the server does not hear of it, its idle timeout closes the connection.
         let _ = timeout(FAREWELL, self.endpoint.wait_idle()).await;
@@ -164,7 +170,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If there is none, or the connection breaks.
+    /// If there is none, the connection breaks, or the listing takes more than 512 MiB of memory where it is kept as a whole.
     pub async fn list(
         &self,
         name: &Name,
@@ -182,7 +188,9 @@ impl Client {
         if answer != Answer::Listing {
             return Err(unexpected(&answer));
         }
+        let mut room = Room::new(name);
         while let Some(listed) = wire::receive(&mut recv).await? {
+            room.take(&listed)?;
             match listed {
                 Listed::Entry(entry) => emit(entry),
                 Listed::Omitted(omission) => progress.omit(&omission),
@@ -289,6 +297,34 @@ impl Client {
     }
 }
 
+/// What is left for a listing: who copies a folder keeps all of it, and a server could go on for ever.
+struct Room<'a> {
+    name: &'a Name,
+    left: u64,
+}
+
+impl<'a> Room<'a> {
+    const fn new(name: &'a Name) -> Self {
+        Self {
+            name,
+            left: LISTING,
+        }
+    }
+
+    fn take(&mut self, listed: &Listed) -> Result<(), Error> {
+        let text = match listed {
+            Listed::Entry(entry) => {
+                entry.name.as_str().len() + entry.target.as_ref().map_or(0, String::len)
+            }
+            Listed::Omitted(omission) => omission.omitted.len(),
+        };
+        let bytes = (size_of::<Listed>() + text) as u64;
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or_else(|| Error::TooMany(self.name.clone()))?;
+        Ok(())
+    }
+}
+
 /// Sockets on the local addresses that are given, or on those that reach the server's families.
 async fn bind(
     settings: &ClientSettings,
@@ -380,4 +416,47 @@ fn unwelcome(connection: &Connection, server: &str, otherwise: &str) -> Error {
 
 pub(crate) fn unexpected(answer: &Answer) -> Error {
     Error::Malformed(format!("{answer:?} is no answer to this"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Kind, Omission};
+
+    /// How many of these are taken.
+    fn taken(listed: &Listed) -> usize {
+        let name = "folder".parse().unwrap();
+        let mut room = Room::new(&name);
+        let taken = std::iter::repeat_with(|| room.take(listed)).take_while(Result::is_ok);
+        let taken = taken.take(LISTING as usize).count();
+        let refused = room.take(listed).unwrap_err();
+        let told = refused.to_string();
+        assert!(told.starts_with("folder: it has more than"), "{told}");
+        taken
+    }
+
+    #[test]
+    fn a_listing_without_end_is_refused_whatever_it_consists_of() {
+        let long = "n/".repeat(2_000) + "n";
+        let entry = Entry {
+            name: long.parse().unwrap(),
+            kind: Kind::Link,
+            size: 0,
+            modified: None,
+            mode: None,
+            target: Some(long.clone()),
+        };
+        assert!((60_000..70_000).contains(&taken(&Listed::Entry(entry))));
+        assert!((120_000..140_000).contains(&taken(&Listed::Omitted(Omission::new(&long, "no")))));
+        // As many as anybody has.
+        let short = Entry {
+            name: "some/folder/with/a/file.of.some.kind".parse().unwrap(),
+            kind: Kind::File,
+            size: 0,
+            modified: None,
+            mode: None,
+            target: None,
+        };
+        assert!(taken(&Listed::Entry(short)) > 2_500_000);
+    }
 }

@@ -72,6 +72,9 @@ pub enum Error {
     /// The other side cannot read a file to its end.
     #[error("{0}: the other side cannot read it to its end")]
     Cut(Name),
+    /// A folder of the server has more in it than this side has memory for.
+    #[error("{0}: it has more than is listed at a time: copy the folders in it one by one")]
+    TooMany(Name),
     /// The peer does not keep to the protocol.
     #[error("the other side makes no sense: {0}")]
     Malformed(String),
@@ -181,7 +184,7 @@ impl Error {
             Self::Newer(_) => Exit::Partial,
             Self::Damaged(_) => Exit::Damaged,
             Self::Lost(_) => Exit::Lost,
-            Self::Malformed(_) => Exit::Other,
+            Self::Malformed(_) | Self::TooMany(_) => Exit::Other,
         }
     }
 }

@@ -1,8 +1,6 @@
 //! How much a server does at a time, for one client and for all: so that none of them can take what the others need.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,61 +27,9 @@ const TURN: Duration = Duration::from_secs(10);
 const DIGESTS: usize = 256;
 
 /// Connections of all clients.
-const CLIENTS: usize = 512;
-/// Connections from one IPv4 address, or one IPv6 network of 64 bits.
-const CLIENTS_OF_ONE: usize = 32;
-
-/// Counts the connections that there are.
-#[derive(Debug, Default)]
-pub(crate) struct Doors(Mutex<HashMap<IpAddr, usize>>);
-
-/// A connection that is counted for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Door {
-    doors: Arc<Doors>,
-    from: IpAddr,
-}
-
-impl Doors {
-    /// Lets one more in, if there is room.
-    pub(crate) fn enter(self: &Arc<Self>, from: IpAddr) -> Result<Door, String> {
-        let from = match from.to_canonical() {
-            // Whoever has one address of it has all.
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-            v4 => v4,
-        };
-        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = inside.values().sum();
-        if all >= CLIENTS {
-            return Err(format!(
-                "the server takes {CLIENTS} connections at a time: try again later"
-            ));
-        }
-        let own = inside.entry(from).or_default();
-        if *own >= CLIENTS_OF_ONE {
-            return Err(format!(
-                "the server takes {CLIENTS_OF_ONE} connections at a time from one network"
-            ));
-        }
-        *own += 1;
-        Ok(Door {
-            doors: Arc::clone(self),
-            from,
-        })
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        let mut inside = self.doors.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut own) = inside.entry(self.from) {
-            *own.get_mut() -= 1;
-            if *own.get() == 0 {
-                own.remove();
-            }
-        }
-    }
-}
+pub(crate) const CLIENTS: usize = 512;
+/// Connections from one network: its streams are half of all transfers.
+pub(crate) const CLIENTS_OF_ONE: usize = 32;
 
 /// What is counted: how many at a time, and what it is called.
 #[derive(Debug, Clone)]
@@ -269,26 +215,6 @@ mod tests {
     use sha2::Digest as _;
 
     use super::*;
-
-    #[test]
-    fn connections_are_counted_by_network() {
-        let doors = Arc::new(Doors::default());
-        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let mut inside: Vec<_> = (0..CLIENTS_OF_ONE)
-            .map(|host| doors.enter(ip(&format!("2001:db8::{host:x}"))).unwrap())
-            .collect();
-        let refused = doors.enter(ip("2001:db8::ffff")).unwrap_err();
-        assert!(refused.contains("from one network"), "{refused}");
-        inside.pop();
-        inside.push(doors.enter(ip("2001:db8::ffff")).unwrap());
-        for host in 0..CLIENTS - CLIENTS_OF_ONE {
-            let one = ip(&format!("10.0.{}.{}", host / 250, host % 250));
-            inside.push(doors.enter(one).unwrap());
-        }
-        assert!(doors.enter(ip("192.0.2.1")).is_err());
-        drop(inside);
-        assert!(doors.0.lock().unwrap().is_empty());
-    }
 
     #[test]
     fn files_are_kept_in_reserve() {

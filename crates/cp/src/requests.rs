@@ -16,12 +16,14 @@ use crate::limits::{self, Stamp};
 use crate::name::Name;
 use crate::part::{NoPart, Part};
 use crate::tree::{self, Hidden, Walk, Want, blocking};
-use crate::wire::{self, Answer, Digest, Kind, Listed, Refusal, RefusalKind, Request};
+use crate::wire::{self, Answer, Digest, Kind, Listed, Refusal, RefusalKind, Request, Unread};
 
 /// The code with which streams are stopped that the server does not read to their end; the answer says why.
 const ENOUGH: VarInt = VarInt::from_u32(3);
 /// How long a client may take for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most of what is wrong with a request that the answer tells, characters.
+const QUOTED: usize = 200;
 
 /// What a server offers.
 #[derive(Debug)]
@@ -41,26 +43,33 @@ pub(crate) async fn answer(
     mut send: SendStream,
     mut recv: RecvStream,
 ) -> Outcome {
-    let received = timeout(PATIENCE, wire::receive::<Request>(&mut recv)).await;
-    let late = |_| Error::Malformed("a request that does not come to its end".to_owned());
-    let request = received.map_err(late)??;
+    let request = match timeout(PATIENCE, wire::receive::<Request>(&mut recv)).await {
+        Ok(Ok(Some(request))) => Ok(request),
+        Ok(Ok(None)) => Err("an empty request".to_owned()),
+        // The client has given it up, or is gone: nobody would read why.
+        Ok(Err(error @ Unread::Stream(ReadExactError::ReadError(_)))) => return Err(error.into()),
+        Ok(Err(Unread::Stream(_))) => Err("a request that ends too soon".to_owned()),
+        // What is wrong may be quoted in it.
+        Ok(Err(error)) => Err(error.to_string().chars().take(QUOTED).collect()),
+        Err(_) => Err("a request that does not come to its end".to_owned()),
+    };
     let mut job = Job {
         share,
         limits,
         send: &mut send,
         recv: &mut recv,
     };
-    let name = request.as_ref().map(Request::name).cloned();
+    let name = request.as_ref().ok().map(Request::name).cloned();
     let done = match request {
-        None => Err(Refusal::new(RefusalKind::Malformed, "an empty request").into()),
-        Some(Request::List {
+        Err(why) => Err(Refusal::new(RefusalKind::Malformed, why).into()),
+        Ok(Request::List {
             name,
             deep,
             links,
             omissions,
         }) => job.list(&name, Want { deep, links }, omissions).await,
-        Some(Request::Get { name, have, digest }) => job.get(&name, have, digest).await,
-        Some(Request::Put {
+        Ok(Request::Get { name, have, digest }) => job.get(&name, have, digest).await,
+        Ok(Request::Put {
             name,
             size,
             modified,
@@ -75,8 +84,8 @@ pub(crate) async fn answer(
             };
             job.put(&name, &offer).await
         }
-        Some(Request::Folder { name, mode }) => job.folder(&name, mode).await,
-        Some(Request::Link {
+        Ok(Request::Folder { name, mode }) => job.folder(&name, mode).await,
+        Ok(Request::Link {
             name,
             target,
             modified,

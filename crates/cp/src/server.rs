@@ -14,7 +14,7 @@ use mpquic_peer::{PROOF, Token, Transport};
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::limits::{self, Doors, Limits};
+use crate::limits::{self, Limits};
 use crate::requests::{self, Share};
 use crate::settings;
 use crate::tree::{self, Hidden};
@@ -98,7 +98,10 @@ impl Server {
         let root = tree::open(&settings.root);
         let root = root.map_err(|source| Error::file(&settings.root, source))?;
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
-        config.transport(Arc::new(settings::server_transport(&settings.transport)?));
+        config
+            .transport(Arc::new(settings::server_transport(&settings.transport)?))
+            .max_connections(limits::CLIENTS)
+            .max_connections_per_prefix(limits::CLIENTS_OF_ONE);
         let mut builder = Endpoint::builder().bind_all(locals).server(config);
         if let Some(endpoint) = endpoint {
             builder = builder.endpoint_config(endpoint);
@@ -165,7 +168,6 @@ impl Server {
             welcome: self.welcome,
             token: self.token,
             limits: Arc::new(Limits::new(mpquic_peer::raise_open_files())),
-            doors: Arc::default(),
         });
         let accepting = async {
             while let Some(incoming) = self.endpoint.accept().await {
@@ -189,7 +191,6 @@ struct House {
     welcome: Welcome,
     token: Option<Token>,
     limits: Arc<Limits>,
-    doors: Arc<Doors>,
 }
 
 async fn serve(
@@ -202,12 +203,7 @@ async fn serve(
         Ok(connection) => connection,
         Err(error) => return log(&format!("{remote}: no handshake: {error}")),
     };
-    let entered = house.doors.enter(remote.ip());
-    let greeted = match &entered {
-        Ok(_) => greet(&connection, &house.welcome, house.token.as_ref()).await,
-        Err(why) => Err(why.clone()),
-    };
-    if let Err(why) = greeted {
+    if let Err(why) = greet(&connection, &house.welcome, house.token.as_ref()).await {
         connection.close(UNWELCOME, why.as_bytes());
         return log(&format!("{remote}: refused: {why}"));
     }

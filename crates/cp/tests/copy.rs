@@ -117,6 +117,10 @@ impl Place {
 }
 
 async fn client(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Client {
+    connect(server, at, locals).await.unwrap()
+}
+
+async fn connect(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Result<Client, Error> {
     let trust = Trust::Fingerprint(server.fingerprint);
     let tls = client_tls(&trust, None, None).unwrap();
     let settings = ClientSettings {
@@ -125,7 +129,7 @@ async fn client(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Client {
         locals: Locals::These(locals.iter().map(|ip| (*ip).into()).collect()),
         transport: Transport::default(),
     };
-    Client::connect(tls, settings, |_| {}).await.unwrap()
+    Client::connect(tls, settings, |_| {}).await
 }
 
 /// A link on which a transfer takes long enough to be interrupted.
@@ -465,6 +469,81 @@ async fn ask(connection: &mpquic::Connection, request: &str) -> mpquic::RecvStre
     recv
 }
 
+/// The bytes of the next message.
+async fn message(recv: &mut mpquic::RecvStream) -> String {
+    let mut len = [0; 4];
+    recv.read_exact(&mut len).await.unwrap();
+    let mut text = vec![0; u32::from_be_bytes(len) as usize];
+    recv.read_exact(&mut text).await.unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn who_asks_for_what_makes_no_sense_is_told_what_is_wrong() {
+    run(async {
+        let place = Place::new();
+        let server = place.serve();
+        let (_endpoint, connection) = raw(&server).await;
+        let unknown = format!(r#"{{"{}":{{}}}}"#, "x".repeat(60_000));
+        let with_len = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
+        for (request, why) in [
+            (
+                with_len(r#"{"Delete":{"name":"a"}}"#),
+                "unknown variant `Delete`",
+            ),
+            (
+                with_len(r#"{"Get":{"name":"../a","have":0,"digest":null}}"#),
+                "a message that makes no sense: ",
+            ),
+            (with_len("\u{1b}[2J"), "a message that makes no sense: "),
+            (with_len(&unknown), "unknown variant `xxx"),
+            (with_len(""), "an empty request"),
+            (
+                vec![0x7f, 0xff, 0xff, 0xff],
+                "a message of 2147483647 bytes, at most 65536 are allowed",
+            ),
+            (with_len("{}")[..5].to_vec(), "a request that ends too soon"),
+            (Vec::new(), "a request that ends too soon"),
+        ] {
+            let (mut send, mut recv) = connection.open_bi().await.unwrap();
+            send.write_all(&request).await.unwrap();
+            send.finish().unwrap();
+            let answer = message(&mut recv).await;
+            assert!(answer.contains(r#""kind":"Malformed""#), "{answer}");
+            assert!(answer.contains(why) && answer.len() < 1000, "{answer}");
+            // Nothing else comes.
+            assert_eq!(recv.read_to_end(10).await.unwrap(), b"");
+        }
+        // The connection goes on.
+        let mut listing = ask(&connection, r#"{"List":{"name":"","deep":true}}"#).await;
+        assert_eq!(message(&mut listing).await, r#""Listing""#);
+    });
+}
+
+#[test]
+fn connections_beyond_the_limit_are_refused_and_told_when_to_come_back() {
+    run(async {
+        let place = Place::new();
+        let server = place.serve();
+        let mut inside = Vec::new();
+        for _ in 0..32 {
+            inside.push(raw(&server).await);
+        }
+        let error = connect(&server, server.address, &[SECOND])
+            .await
+            .unwrap_err();
+        assert_eq!(error.exit(), Exit::Unreachable, "{error:?}");
+        assert!(error.is_passing());
+        let told = "it takes no further connection now, or none from this network: try again later";
+        assert!(error.to_string().ends_with(told), "{error}");
+        // One goes, and another one comes as soon as the server has forgotten it.
+        let (endpoint, connection) = inside.pop().unwrap();
+        connection.close(0_u32.into(), b"");
+        endpoint.wait_idle().await;
+        while connect(&server, server.address, &[FIRST]).await.is_err() {}
+    });
+}
+
 #[test]
 fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
     run(async {
@@ -494,11 +573,7 @@ fn listings_and_files_that_nobody_reads_keep_nobody_else_waiting() {
         let (_, _, streams) = &mut hostile[0];
         for index in [2, 4, 5, 6] {
             let stream = &mut streams[index];
-            let mut answer = vec![0; 4];
-            stream.read_exact(&mut answer).await.unwrap();
-            answer = vec![0; u32::from_be_bytes(answer.try_into().unwrap()) as usize];
-            stream.read_exact(&mut answer).await.unwrap();
-            let answer = String::from_utf8(answer).unwrap();
+            let answer = message(stream).await;
             assert!(answer.contains(r#""kind":"Limit""#), "{answer}");
             assert!(
                 answer.contains("at most 2 listings of a client"),

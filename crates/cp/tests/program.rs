@@ -442,23 +442,80 @@ fn a_server_that_was_killed_is_found_again() {
         "1m",
         "--json",
     ];
-    let client = in_background(&get);
+    let mut client = Command::new(PROGRAM)
+        .args(get)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(client.stderr.take().unwrap());
+    let told = std::thread::spawn(move || -> Vec<_> {
+        let lines = told.lines().map(Result::unwrap);
+        lines
+            .map(|line| (line, std::time::Instant::now()))
+            .collect()
+    });
     arrived(&place.path(""), 5_000_000);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let _server = place.server_at(Command::new(PROGRAM), &listen, &[]);
-    let done = client.join().unwrap();
-    let (out, err) = (
-        String::from_utf8_lossy(&done.stdout),
-        String::from_utf8_lossy(&done.stderr),
-    );
-    assert!(done.status.success(), "{err}");
+    let back = std::time::Instant::now();
+    let done = client.wait_with_output().unwrap();
+    let told = told.join().unwrap();
+    let lines: Vec<_> = told.iter().map(|(line, _)| line.as_str()).collect();
+    assert!(done.status.success(), "{lines:?}");
     assert!(std::fs::read(place.path("out")).unwrap() == data);
-    // How soon it notices depends on what it sends: proto answers no packet below 43 bytes with a stateless reset.
-    assert_eq!(err.lines().last(), Some("connected again"), "{err}");
+    let expected = [
+        "the connection is lost: reset by the peer; trying again for 1m",
+        "connected again",
+    ];
+    assert_eq!(lines, expected);
+    // Neither after its idle timeout of 30 s nor after its keep-alive interval of 8 s.
+    let [noticed, took] = [0, 1].map(|line: usize| told[line].1.saturating_duration_since(back));
+    println!("noticed after {noticed:?}, back after {took:?}");
+    assert!(took < std::time::Duration::from_secs(3), "{took:?}");
+    let out = String::from_utf8_lossy(&done.stdout);
     // Nothing of it was transferred twice but what was on its way.
     let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert!(summary["moved"].as_u64().unwrap() < 22_000_000, "{summary}");
+}
+
+#[test]
+fn what_vanishes_before_its_turn_has_a_code_of_its_own() {
+    let place = Place::new();
+    let tree = place.path("far/tree");
+    std::fs::create_dir(&tree).unwrap();
+    let all: Vec<_> = (10..22).map(|number| format!("file{number}")).collect();
+    for name in &all {
+        std::fs::write(tree.join(name), vec![7; 1_000_000]).unwrap();
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let _inside = runtime.enter();
+    let server = place.server(&[]);
+    let relay = relay(&server);
+    let (at, to) = (relay.addr().to_string(), place.text("near/tree"));
+    let client = in_background(&["get", &at, "tree", &to, "--pin", &server.pin]);
+    // Eight are copied at a time: they are open, and arrive. The others wait.
+    arrived(&place.path("near/tree"), 100_000);
+    for name in &all {
+        std::fs::remove_file(tree.join(name)).unwrap();
+    }
+    let done = client.join().unwrap();
+    assert_eq!(done.status.code(), Some(24), "{done:?}");
+    let there = names(&place.path("near/tree"));
+    assert!((1..=8).contains(&there.len()), "{there:?}");
+    for name in &there {
+        let found = std::fs::read(place.path("near/tree").join(name)).unwrap();
+        assert!(found == vec![7; 1_000_000], "{name}");
+    }
+    let gone = all.iter().filter(|name| !there.contains(name));
+    let told: Vec<_> = gone
+        .map(|name| format!("left out: tree/{name}: no such file or folder"))
+        .collect();
+    assert_eq!(lines_of(&done.stderr), told);
+    let summary = String::from_utf8_lossy(&done.stdout).into_owned();
+    let left = format!("  {} left out", told.len());
+    assert!(summary.contains(&left), "{summary}");
 }
 
 #[cfg(target_os = "linux")]

@@ -70,7 +70,7 @@ pub enum Error {
         source: ConnectionError,
     },
     /// The server could not be reached.
-    #[error("cannot connect to {name}: {source}")]
+    #[error("cannot connect to {name}: {}", why(source))]
     Connect {
         /// The server.
         name: String,
@@ -110,6 +110,29 @@ fn is_distrust(error: &ConnectionError) -> bool {
         ConnectionError::ConnectionClosed(close) => is_alert(close.error_code),
         ConnectionError::Unreachable(attempts) => attempts.iter().any(
             |attempt| matches!(&attempt.reason, AttemptError::Ended(ended) if is_distrust(ended)),
+        ),
+        _ => false,
+    }
+}
+
+/// Why there is no connection, in words for a user.
+fn why(error: &ConnectionError) -> String {
+    if is_refusal(error) {
+        // RFC 9000 section 20.2.
+        return "it takes no further connection now, or none from this network: try again later"
+            .to_owned();
+    }
+    error.to_string()
+}
+
+/// Whether the server has as many connections as it wants.
+fn is_refusal(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::ConnectionClosed(close) => {
+            close.error_code == TransportErrorCode::CONNECTION_REFUSED
+        }
+        ConnectionError::Unreachable(attempts) => attempts.iter().any(
+            |attempt| matches!(&attempt.reason, AttemptError::Ended(ended) if is_refusal(ended)),
         ),
         _ => false,
     }

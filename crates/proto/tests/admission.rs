@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::pair::{Pair, tuple};
+use crate::pair::{Pair, read_all, tuple};
 use mpquic_proto::{
     ConnectionError, Dir, Endpoint, EndpointConfig, NoTokenLog, NoTokenStore, PathErrorCode,
     PathId, TokenMemoryStore, TokenStore, TransportConfig, ValidationTokenConfig,
@@ -328,6 +328,73 @@ fn another_process_with_the_same_key_ends_a_connection() {
             let reason = pair.c().lost_reason();
             assert!(matches!(reason, Some(ConnectionError::Reset)), "{reason:?}");
             assert!(pair.now - before <= Duration::from_millis(30));
+        }
+    }
+}
+
+/// The server's process is killed, and another one takes its place after a while. The client has nothing to say but that it
+/// is there: its keep-alives, and the probes of what it sent in vain, are large enough to be answered.
+#[test]
+fn a_client_that_only_listens_notices_that_the_server_lost_its_state() {
+    for (keep_alive, away) in [
+        (Some(SECOND), Duration::ZERO),
+        (Some(SECOND), Duration::from_millis(1500)),
+        (None, Duration::ZERO),
+        (None, Duration::from_millis(400)),
+    ] {
+        // Too long to matter in the middle of a download.
+        let interval = keep_alive.unwrap_or(100 * SECOND);
+        let mut config = TransportConfig::default();
+        config.keep_alive_interval(Some(interval));
+        let mut pair = Pair::new(config, TransportConfig::default());
+        pair.connect();
+        if keep_alive.is_some() {
+            pair.run_until(5 * SECOND, |_| false);
+        } else {
+            // In the middle of a download: it sends acknowledgements, and nobody answers these.
+            let id = pair.s().open(Dir::Uni).unwrap();
+            let mut read = 0;
+            pair.run_until(SECOND, |pair| {
+                let _ = pair.s().write(id, &[0; 10_000]);
+                pair.c().accept(Dir::Uni);
+                read_all(pair, id, &mut read);
+                read > 200_000
+            });
+            assert!(read > 200_000);
+        }
+        let mut config = EndpointConfig::new([3; 32]);
+        config.reset_key([2; 32]);
+        pair.server.endpoint = Endpoint::new(Arc::new(config), None);
+        pair.server.connection = None;
+        let (killed, small) = (pair.now, Rc::new(Cell::new(usize::MAX)));
+        let (least, begun) = (Rc::clone(&small), Rc::new(Cell::new(false)));
+        let is_back = Rc::clone(&begun);
+        pair.filter = Box::new(move |from_client, _, datagram| {
+            if from_client && is_back.get() {
+                least.set(least.get().min(datagram.len()));
+            }
+            !from_client || is_back.get()
+        });
+        pair.run_until(away, |_| false);
+        begun.set(true);
+        let back = pair.now;
+        assert!(back >= killed + away);
+        assert!(
+            pair.run_until(2 * SECOND, |pair| pair.c().is_closed()),
+            "{keep_alive:?}, away for {away:?}"
+        );
+        let reason = pair.c().lost_reason();
+        assert!(matches!(reason, Some(ConnectionError::Reset)), "{reason:?}");
+        // The next keep-alive, or the next probe: an eighth of the time away.
+        let most = keep_alive.unwrap_or(Duration::from_millis(250));
+        let took = pair.now - back;
+        assert!(
+            took <= most + pair.delay * 2,
+            "{took:?} {keep_alive:?} {away:?}"
+        );
+        // As large as it must be, and no larger.
+        if keep_alive.is_some() {
+            assert_eq!(small.get(), 43);
         }
     }
 }

@@ -139,6 +139,8 @@ const SETTINGS: &[(&str, Set)] = settings! {
     attempt_delay: |all, value| race(all, |config| _ = config.attempt_delay(value.time()));
     max_incoming: |all, value| all.server.max_incoming(value.size());
     max_half_open: |all, value| all.server.max_half_open(value.size());
+    max_connections: |all, value| all.server.max_connections(value.size());
+    max_connections_per_prefix: |all, value| all.server.max_connections_per_prefix(value.size());
     half_open_memory: |all, value| all.server.half_open_memory(value.size());
     server_handshake_timeout: |all, value| all.server.handshake_timeout(value.time());
     retry_above: |all, value| all.server.retry_above(value.size());

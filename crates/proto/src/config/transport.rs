@@ -96,6 +96,11 @@ impl TransportConfig {
     /// Sends a PING on each path that has been silent for this long. Default `None`: never, and so is zero. Less than 50 ms
     /// counts as 50 ms: no NAT forgets sooner. More than a day counts as a day.
     ///
+    /// These PINGs, and the probes of a path on which nothing is acknowledged, have at least 43 bytes then. A peer that was
+    /// killed and started again with the same [`reset_key`](crate::EndpointConfig::reset_key) answers them with a stateless
+    /// reset (RFC 9000 section 10.3), which ends the connection at once; without this setting, a client that only receives
+    /// notices at its idle timeout.
+    ///
     /// ```
     /// use std::time::Duration;
     /// use mpquic_proto::TransportConfig;

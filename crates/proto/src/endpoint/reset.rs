@@ -6,11 +6,11 @@ use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
 use crate::cid::{ResetToken, TOKEN_LEN};
-use crate::packet::FIXED_BIT;
+use crate::packet::{FIXED_BIT, MIN_RESETTABLE};
 
 /// Shorter resets are not sent. Below 41 bytes they can be told from packets (RFC 9000 section
 /// 10.3.3); a packet of 43 bytes gets an answer one byte shorter, as section 10.3 wants it.
-const MIN_SIZE: usize = 42;
+const MIN_SIZE: usize = MIN_RESETTABLE - 1;
 
 /// Up to here the size is random; a reset has no reason to be longer.
 const MAX_SIZE: usize = 96;

@@ -34,6 +34,11 @@ pub(crate) const TAG_LEN: usize = 16;
 /// (RFC 9000 sections 14.1 and 8.2.1).
 pub(crate) const MIN_INITIAL_DATAGRAM: usize = 1200;
 
+/// A packet of so many bytes can be answered with a stateless reset that nobody tells from a packet: it is shorter than what
+/// it answers, and has a connection ID of 20 bytes at most, 5 bytes of other content and the token, or a byte more (RFC 9000
+/// sections 10.3 and 10.3.3). Who asks for an answer in a shorter one does not learn that the peer has lost the connection.
+pub(crate) const MIN_RESETTABLE: usize = 43;
+
 /// Bit 0x80: long header (RFC 9000 section 17).
 pub(crate) const LONG_HEADER_FORM: u8 = 0x80;
 /// Bit 0x40, the QUIC bit: set in version 1, unless the receiver has said that it need not be (RFC 9287).

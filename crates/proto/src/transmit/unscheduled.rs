@@ -13,7 +13,7 @@ use crate::frame::Frame;
 use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
 use crate::limits;
-use crate::packet::MIN_INITIAL_DATAGRAM;
+use crate::packet::{MIN_INITIAL_DATAGRAM, MIN_RESETTABLE};
 use crate::path::{Addresses, Path};
 use crate::space::{PacketOrigin, SentFrame, StreamRange};
 
@@ -240,6 +240,20 @@ impl Connection {
         }
     }
 
+    /// To where a packet that begins at `start` and asks whether the peer is there is padded: who has lost the connection can
+    /// answer with a stateless reset then. Where the application wants to know (`keep_alive_interval`); else, such packets are
+    /// as small as they can be.
+    //= specs/rfc9000.txt#section-10.3
+    //# To achieve that end, the endpoint SHOULD ensure that all packets it sends are at least 22
+    //# bytes longer than the minimum connection ID length that it requests the peer to include in
+    //# its packets, adding PADDING frames as necessary.
+    fn least_question(&self, start: usize) -> usize {
+        match self.config.keep_alive_interval.is_some() {
+            true => start + MIN_RESETTABLE,
+            false => 0,
+        }
+    }
+
     /// RFC 9002 section 6.2.4: data if there is any, else a PING. With other paths to carry the
     /// data, a PING is enough to learn whether this one lives.
     fn transmit_loss_probe(
@@ -263,6 +277,7 @@ impl Connection {
         let repeats = timeouts > 0 && timeouts.is_multiple_of(2);
         let spec = PacketSpec {
             ecn: path.ecn(),
+            pad_to: self.least_question(buf.len()),
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
@@ -362,10 +377,15 @@ impl Connection {
         index: PathIndex,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let mut spec = PacketSpec::unscheduled(index);
-        if self.paths.at(index)?.wants_full_ping() {
-            spec.pad_to = buf.len() + MIN_INITIAL_DATAGRAM;
-        }
+        let full = self.paths.at(index)?.wants_full_ping();
+        let pad_to = match full {
+            true => buf.len() + MIN_INITIAL_DATAGRAM,
+            false => self.least_question(buf.len()),
+        };
+        let spec = PacketSpec {
+            pad_to,
+            ..PacketSpec::unscheduled(index)
+        };
         self.transmit_packet(now, &spec, buf, |this, w| {
             if let Some(path) = this.paths.at_mut(index) {
                 path.on_ping_sent();
