@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::support::{MEGABYTE, Recorder, for_seeds, median, ms};
 use mpquic_proto::{PathId, Side, TransportConfig, ValidationTokenConfig};
-use mpquic_sched::Registry;
 use mpquic_sim::{
     Action, Job, LinkConfig, Measurements, Network, NetworkBuilder, Report, TransferClient,
     TransferServer,
@@ -24,7 +23,9 @@ fn slow() -> LinkConfig {
 
 /// A transport with this built-in scheduler, and no copies but those that it asks for.
 fn transport(name: &str) -> TransportConfig {
-    let factory = Registry::new().factory(name, &json!({})).unwrap();
+    let factory = mpquic_workspace::schedulers()
+        .factory(name, &json!({}))
+        .unwrap();
     let mut transport = TransportConfig::default();
     transport.tail_copies(false).scheduler(factory);
     transport
@@ -75,7 +76,7 @@ fn completed(results: &[(Report, Measurements)]) -> Duration {
 
 #[test]
 fn every_scheduler_delivers_everything() {
-    for name in Registry::new().names() {
+    for name in mpquic_workspace::schedulers().names() {
         for loss in [0.0, 0.01] {
             let middle = LinkConfig::new(20_000_000, ms(40)).with_rtt_variation(5.0);
             let links = [fast(), slow(), middle].map(|link| link.with_loss(loss));
@@ -129,7 +130,7 @@ fn redundant_is_as_fast_as_the_best_path() {
 /// Windows of at most a tenth of a second: gaps and copies must fit into them.
 #[test]
 fn every_scheduler_gets_on_with_small_windows() {
-    for name in Registry::new().names() {
+    for name in mpquic_workspace::schedulers().names() {
         let bytes = MEGABYTE;
         for_seeds(0..2, |seed| {
             let mut transport = transport(name);
@@ -232,7 +233,7 @@ fn small_streams_leave_slow_paths_their_share() {
 
 #[test]
 fn a_stream_stays_on_its_path() {
-    let factory = Registry::new()
+    let factory = mpquic_workspace::schedulers()
         .factory("stream_minrtt", &json!({"fewest_streams": true}))
         .unwrap();
     let (mut transport, recorder) = (TransportConfig::default(), Recorder::default());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mpquic_proto::{AckFrequencyConfig, CongestionControl, Dir, ReadError, Side, TransportConfig};
 use mpquic_sched::{
     Acked, Context, Decision, Lost, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView,
-    QueueView, Registry, Sent,
+    QueueView, Sent,
 };
 use mpquic_sim::BackToBack;
 use serde_json::Value;
@@ -75,7 +75,7 @@ fn schedulers_allocate_nothing() {
         })
         .collect();
     let queue = QueueView::default();
-    let registry = Registry::new();
+    let registry = mpquic_workspace::schedulers();
     let mut decisions = 0u64;
     for name in registry.names() {
         let mut scheduler = registry.build(name, &Value::Null).unwrap();
@@ -189,7 +189,9 @@ fn a_steady_transfer_allocates_less_than_once_in_five_packets() {
         transport
             .congestion(congestion)
             .ack_frequency_config(ack_frequency);
-        let factory = Registry::new().factory(name, &Value::Null).unwrap();
+        let factory = mpquic_workspace::schedulers()
+            .factory(name, &Value::Null)
+            .unwrap();
         transport.scheduler(factory);
         let delay = Duration::from_millis(1);
         let mut pair = BackToBack::connect(transport, paths, delay, meter).unwrap();
@@ -215,7 +217,11 @@ fn a_transfer_that_is_written_down_allocates_no_more() {
     let qlog = mpquic::qlog::Qlog::to_dir(dir.path()).unwrap();
     let allocations = [false, true].map(|written| {
         let mut transport = TransportConfig::default();
-        transport.scheduler(Registry::new().factory("roundrobin", &Value::Null).unwrap());
+        transport.scheduler(
+            mpquic_workspace::schedulers()
+                .factory("roundrobin", &Value::Null)
+                .unwrap(),
+        );
         if written {
             qlog.attach(&mut transport);
         }

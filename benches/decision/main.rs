@@ -12,6 +12,13 @@ use std::env;
 
 use criterion::{Criterion, criterion_group};
 
+use mpquic_sched::Registry;
+
+/// Where the schedulers come from.
+fn registry() -> Registry {
+    Registry::new()
+}
+
 /// Those that need no trained network; the bench `inference` has the others.
 const SCHEDULERS: &[&str] = &[
     "floor",

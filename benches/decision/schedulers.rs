@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use criterion::Criterion;
 use mpquic_sched::{
-    Acked, Context, Decision, Dir, PathIndex, PathView, QueueView, Registry, Scheduler, Sent, Side,
-    StreamId, StreamUpdate, StreamUpdateKind, StreamView,
+    Acked, Context, Decision, Dir, PathIndex, PathView, QueueView, Scheduler, Sent, Side, StreamId,
+    StreamUpdate, StreamUpdateKind, StreamView,
 };
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ pub(crate) fn scheduler(name: &str) -> Box<dyn Scheduler> {
 }
 
 pub(crate) fn built(name: &str, config: &Value) -> Box<dyn Scheduler> {
-    Registry::new()
+    crate::registry()
         .build(name, config)
         .expect("a built-in scheduler with a good configuration")
 }

@@ -25,6 +25,8 @@ use onnxruntime::OnnxRuntime;
 use support::{Files, Seeded, dqn, gaps_compact, gaps_paper, sailfish, sailfish_full};
 use tract_onnx::prelude::*;
 
+use mpquic_sched_neural::registry;
+
 /// States that a decision is asked for.
 const STATES: usize = 16;
 

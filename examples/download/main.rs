@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
         Err(exit) => return exit,
     };
     if arguments.list_schedulers {
-        let registry = mpquic::sched::Registry::new();
+        let registry = mpquic_workspace::schedulers();
         let replicas: Vec<_> = registry.replicas().collect();
         for name in registry.names().filter(|name| !replicas.contains(name)) {
             println!("{name}");

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mpquic::sched::Registry;
 use mpquic::{CongestionControl, InitialWindow, TransportConfig};
 
 pub(crate) const ALPN: &[u8] = b"perf";
@@ -60,7 +59,7 @@ impl TransportOptions {
     pub(crate) fn transport(&self) -> Result<Arc<TransportConfig>> {
         let settings = serde_json::from_str(&self.scheduler_config)
             .map_err(context("--scheduler-config is no JSON"))?;
-        let scheduler = Registry::new().factory(&self.scheduler, &settings)?;
+        let scheduler = mpquic_workspace::schedulers().factory(&self.scheduler, &settings)?;
         let mut transport = TransportConfig::default();
         transport
             .scheduler(scheduler)

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mpquic::{CongestionControl, TransportConfig};
-use mpquic_sched::Registry;
 use mpquic_sim::LinkConfig;
 
 use crate::Error;
@@ -27,7 +26,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The settings of both sides.
     pub(crate) fn transport(&self) -> TransportConfig {
-        let factory = Registry::new()
+        let factory = mpquic_workspace::schedulers()
             .factory(&self.scheduler, &serde_json::Value::Null)
             .expect("scenarios name schedulers that there are");
         let mut transport = TransportConfig::default();
@@ -142,7 +141,7 @@ fn all() -> Vec<Scenario> {
 
 /// The scenarios with these names, all if there are no names; each with its own scheduler, or with each of these.
 pub(crate) fn chosen(names: &[String], schedulers: &[&str]) -> Result<Vec<Vec<Scenario>>, Error> {
-    let registry = Registry::new();
+    let registry = mpquic_workspace::schedulers();
     for name in schedulers {
         registry.factory(name, &serde_json::Value::Null)?;
     }

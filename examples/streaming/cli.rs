@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::Parser;
 use mpquic::CongestionControl;
-use mpquic::sched::Registry;
 
 use crate::link::LinkArgument;
 use crate::protocol::Video;
@@ -110,7 +109,9 @@ const HEURISTIC: &str = "arrival";
 /// Whether this program has the trained policies. Asks the registry, not this package's feature: another package of
 /// the same build can have it turned on.
 pub(crate) fn has_policies() -> bool {
-    Registry::new().names().any(|name| name == POLICY)
+    mpquic_workspace::schedulers()
+        .names()
+        .any(|name| name == POLICY)
 }
 
 impl Arguments {

@@ -2,7 +2,7 @@
 
 use mpquic::sched::memory::Store;
 use mpquic::sched::record::Recorder;
-use mpquic::sched::{Registry, RegistryError, SchedulerFactory};
+use mpquic::sched::{RegistryError, SchedulerFactory};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -19,10 +19,10 @@ pub(crate) enum ChoiceError {
     #[error("the scheduler's configuration is not JSON: {0}")]
     NotJson(#[from] serde_json::Error),
     #[error(
-        "the scheduler {name} is not in this program: build it with the feature {feature}, as in \
-         `cargo run --release --features {feature} --example ...`"
+        "the scheduler {name} is not in this program: build it with the feature neural, as in \
+         `cargo run --release --features neural --example ...`"
     )]
-    NotBuilt { name: String, feature: &'static str },
+    NotBuilt { name: String },
     #[error(transparent)]
     Registry(RegistryError),
 }
@@ -30,7 +30,7 @@ pub(crate) enum ChoiceError {
 impl From<RegistryError> for ChoiceError {
     fn from(error: RegistryError) -> Self {
         match error {
-            RegistryError::NotBuilt { name, feature } => Self::NotBuilt { name, feature },
+            RegistryError::NotBuilt { name, .. } => Self::NotBuilt { name },
             error => Self::Registry(error),
         }
     }
@@ -43,7 +43,7 @@ impl Choice {
             "" => Value::Null,
             text => serde_json::from_str(text)?,
         };
-        Registry::new().factory(name, &config)?;
+        mpquic_workspace::schedulers().factory(name, &config)?;
         Ok(Self {
             name: name.to_owned(),
             config,
@@ -66,7 +66,7 @@ impl Choice {
         memory: Option<&Store>,
         recorder: Option<&Recorder>,
     ) -> Result<SchedulerFactory, ChoiceError> {
-        let mut registry = Registry::new();
+        let mut registry = mpquic_workspace::schedulers();
         if let Some(memory) = memory {
             registry = registry.with_memory(memory.clone());
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use mpquic_sched::InvalidConfig;
-use mpquic_sim::lab::{
+use mpquic_lab::{
     self, Experiment as LabExperiment, Record, SchedulerSpec, Schedulers, Store, Sweep,
 };
 use pyo3::exceptions::PyIndexError;

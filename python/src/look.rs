@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mpquic_proto::{
     Choice, FourTuple, Observation, Observer, PacketReceived, PacketSent, PathId, Side,
 };
-use mpquic_sim::lab::{Measured, Sweep};
+use mpquic_lab::{Measured, Sweep};
 use mpquic_sim::{Network, PathTimeline, Series, SideTimeline, Timeline};
 use numpy::PyArray1;
 use pyo3::prelude::*;

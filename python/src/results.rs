@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use mpquic_sim::lab::{self, Board, Measured, Outcome, check_claims, summary_table};
+use mpquic_lab::{self, Board, Measured, Outcome, check_claims, summary_table};
 use numpy::{PyArray1, ToPyArray as _};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, Dir, PathErrorCode, PathStatus, Side, StreamId};
 use mpquic_proto::{TransportConfig, VarInt};
-use mpquic_sched::Registry;
 use mpquic_sim::{LinkConfig, QueueLimit, content};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -171,7 +170,7 @@ impl Plan {
             script: log_uniform(rng, 1000.0, 12_000.0) as u64,
             deeds: Vec::new(),
             scheduling: [(); 2].map(|()| {
-                let registry = Registry::new();
+                let registry = mpquic_workspace::schedulers();
                 let which = rng.random_range(0..registry.names().count());
                 match registry.names().nth(which) {
                     Some(name) if rng.random_bool(0.75) => Scheduling::BuiltIn(name.to_owned()),
@@ -316,7 +315,7 @@ impl Plan {
         }
         match &self.scheduling[number] {
             Scheduling::BuiltIn(name) => {
-                let factory = Registry::new()
+                let factory = mpquic_workspace::schedulers()
                     .factory(name, &serde_json::Value::Null)
                     .unwrap();
                 config.scheduler(factory)

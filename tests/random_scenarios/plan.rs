@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, Side, TransportConfig};
-use mpquic_sched::Registry;
 use mpquic_sim::workload::{File, Workload};
 use mpquic_sim::{
     CrossTraffic, GilbertElliott, Hop, LinkConfig, MahimahiTrace, Network, PlannedChange,
@@ -149,7 +148,10 @@ impl Plan {
             1 => rng.random_range(3..=8),
             _ => 2,
         };
-        let names: Vec<_> = Registry::new().names().map(str::to_owned).collect();
+        let names: Vec<_> = mpquic_workspace::schedulers()
+            .names()
+            .map(str::to_owned)
+            .collect();
         let links: Vec<_> = (0..count).map(|_| [link(rng), link(rng)]).collect();
         let shared = rng.random_bool(0.15).then(|| {
             (
@@ -206,7 +208,7 @@ impl Plan {
     }
 
     fn transport(&self) -> TransportConfig {
-        let factory = Registry::new()
+        let factory = mpquic_workspace::schedulers()
             .factory(&self.scheduler, &serde_json::Value::Null)
             .expect("a scheduler without settings");
         let [stream, connection, send] = self.windows;

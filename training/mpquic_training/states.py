@@ -1,7 +1,7 @@
 """What each policy is shown and answers: features with units, normalisation, shapes; trains and exports nothing.
 
-Names, units and order are those of the schedulers' `FEATURES` in `crates/sched/src/neural/`, which refuse a card that
-differs. States are in raw units everywhere, in Rust and in Python; `normalise` computes what `mpquic_infer::Policy`
+Names, units and order are those of the schedulers' `FEATURES` in `crates/sched/src/neural/` and
+`crates/sched-neural/src/`, which refuse a card that differs. States are in raw units everywhere, in Rust and in Python; `normalise` computes what `mpquic_infer::Policy`
 computes from the card, in the same f32 arithmetic.
 """
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mpquic::sched::Registry;
 use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkTask, PathStatus,
     RecvStream, SendStream, VarInt,
@@ -368,7 +367,7 @@ impl Client {
     ///
     /// If there is none of that name here. A server that does not have it goes on with its own.
     pub fn set_scheduler(&self, name: &str) -> Result<(), Error> {
-        let factory = Registry::new().factory(name, &Default::default());
+        let factory = mpquic_peer::schedulers().factory(name, &Default::default());
         let factory = factory.map_err(|error| Error::Argument(error.to_string()))?;
         {
             let mut chosen = self

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic::sched::Registry;
 use mpquic::{
     Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, RecvStream,
     SendStream, ServerConfig, VarInt,
@@ -258,7 +257,7 @@ impl Served {
         match request {
             Request::Udp => flows.serve(send, recv).await,
             Request::Scheduler(name) => {
-                let factory = Registry::new().factory(&name, &Default::default());
+                let factory = mpquic_peer::schedulers().factory(&name, &Default::default());
                 let answer = factory.map(|factory| self.connection.set_scheduler(factory));
                 let status = Refusal::encode(answer.map_err(|_| Refusal::Failed));
                 // A client that is gone needs no answer.

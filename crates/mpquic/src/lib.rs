@@ -82,12 +82,14 @@
 //! | `aws-lc-rs` | TLS configurations that are made here have their cryptography from AWS-LC, not from ring. Needs a C compiler and cmake. |
 //! | `interfaces` | The interfaces of the machine, as they come and go: `EndpointBuilder::all_interfaces`, `SystemInterfaces`. |
 //! | `metrics` | Counters, gauges and histograms for monitoring, through the `metrics` facade: the module `metrics`. |
-//! | `neural` | Schedulers that ask a trained network: `dqn`, `sailfish`, `gaps`. Brings in tract, which takes minutes to build. |
 //! | `platform-verifier` | Trust the certificate authorities of the system: `ClientConfig::with_platform_verifier`. |
 //! | `qlog` | A file per connection of what happened in it, for the environment variable `QLOGDIR` and by configuration: the module `qlog`. |
 //! | `quic-lb` | Encrypted connection IDs for load balancers: `QuicLbConfig::key`. |
 //! | `record` | What schedulers experience, written down for training: `sched::record`. |
 //! | `serde` | Statistics as data: `PathStats`, `ConnectionStats`. |
+//!
+//! The crate `mpquic-sched-neural` adds schedulers that ask a trained network to a registry: `dqn`, `sailfish`, `gaps`. It
+//! brings in tract, which takes minutes to build.
 //!
 //! # Schedulers that learn
 //!

@@ -41,5 +41,5 @@ pub use open_files::raise_open_files;
 pub use output::{log_line, write_line};
 pub use stop::{Stop, stopped};
 pub use token::{PROOF, Token};
-pub use transport::Transport;
+pub use transport::{Transport, schedulers};
 pub use trust::{ClientTls, Trust, client_tls, server_tls};

@@ -13,6 +13,14 @@ pub struct Transport {
     pub congestion: Option<String>,
 }
 
+/// The schedulers that there are by name: those that ask a trained network, too, with the feature `neural`.
+pub fn schedulers() -> Registry {
+    #[cfg(feature = "neural")]
+    return mpquic_sched_neural::registry();
+    #[cfg(not(feature = "neural"))]
+    Registry::new()
+}
+
 impl Transport {
     /// Sets them.
     ///
@@ -21,7 +29,7 @@ impl Transport {
     /// If there is none of such a name: the error lists those that there are.
     pub fn apply(&self, config: &mut TransportConfig) -> Result<(), Error> {
         if let Some(name) = &self.scheduler {
-            let factory = Registry::new().factory(name, &Default::default());
+            let factory = schedulers().factory(name, &Default::default());
             config.scheduler(factory.map_err(|error| Error::Setting(error.to_string()))?);
         }
         if let Some(name) = &self.congestion {

@@ -4,7 +4,7 @@
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Word `index` of the content with this seed: SplitMix64's output function over a counter.
-pub(crate) const fn word(seed: u64, index: u64) -> u64 {
+pub const fn word(seed: u64, index: u64) -> u64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(GAMMA));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

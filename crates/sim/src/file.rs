@@ -7,47 +7,19 @@ use std::path::Path;
 
 /// The most that is read of a file.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Bytes of the whole file.
-    pub(crate) file: u64,
+    pub file: u64,
     /// Bytes of a line.
-    pub(crate) line: u64,
+    pub line: u64,
 }
 
 const MEGABYTE: u64 = 1_000_000;
 
-/// An experiment: those of the papers have 6 kB.
-#[cfg(feature = "lab")]
-pub(crate) const EXPERIMENT: Limits = Limits {
-    file: 4 * MEGABYTE,
-    line: 4 * MEGABYTE,
-};
-
 /// A trace of times: an hour at 300 Mbit/s.
-pub(crate) const TRACE: Limits = Limits {
+pub const TRACE: Limits = Limits {
     file: 1000 * MEGABYTE,
     line: 1000,
-};
-
-/// A recording of rates.
-#[cfg(feature = "lab")]
-pub(crate) const RECORDING: Limits = Limits {
-    file: 256 * MEGABYTE,
-    line: MEGABYTE,
-};
-
-/// Results and time lines. A line has all chunks of a run, or all networks of an experiment.
-#[cfg(feature = "lab")]
-pub(crate) const RESULTS: Limits = Limits {
-    file: 16_000 * MEGABYTE,
-    line: 256 * MEGABYTE,
-};
-
-/// A qlog: some hundred bytes a packet.
-#[cfg(feature = "lab")]
-pub(crate) const QLOG: Limits = Limits {
-    file: 1000 * MEGABYTE,
-    line: MEGABYTE,
 };
 
 fn refused(fault: String) -> io::Error {
@@ -103,8 +75,7 @@ fn open(path: &Path, limit: u64) -> io::Result<File> {
 /// # Errors
 ///
 /// If it cannot be read, or is no regular file, larger than the limit, or not UTF-8: then with the line.
-#[cfg(feature = "lab")]
-pub(crate) fn read(path: &Path, limits: Limits) -> io::Result<String> {
+pub fn read(path: &Path, limits: Limits) -> io::Result<String> {
     let mut text = String::new();
     for piece in pieces(path, b'\n', limits)?.with_ends() {
         text += &piece?;
@@ -117,7 +88,7 @@ pub(crate) fn read(path: &Path, limits: Limits) -> io::Result<String> {
 /// # Errors
 ///
 /// If it cannot be opened, or is no regular file, or larger than the limit. Each line may be an error, too.
-pub(crate) fn lines(path: &Path, limits: Limits) -> io::Result<Pieces> {
+pub fn lines(path: &Path, limits: Limits) -> io::Result<Pieces> {
     pieces(path, b'\n', limits)
 }
 
@@ -126,7 +97,7 @@ pub(crate) fn lines(path: &Path, limits: Limits) -> io::Result<Pieces> {
 /// # Errors
 ///
 /// As [`lines`].
-pub(crate) fn pieces(path: &Path, separator: u8, limits: Limits) -> io::Result<Pieces> {
+pub fn pieces(path: &Path, separator: u8, limits: Limits) -> io::Result<Pieces> {
     Ok(Pieces {
         file: BufReader::new(open(path, limits.file)?),
         separator,
@@ -141,7 +112,7 @@ pub(crate) fn pieces(path: &Path, separator: u8, limits: Limits) -> io::Result<P
 
 /// See [`pieces`]. Ends after an error.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub struct Pieces {
     file: BufReader<File>,
     separator: u8,
     limits: Limits,
@@ -155,13 +126,11 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     /// Whether the last piece ended with the separator, as all but that of a file that is being written do.
-    #[cfg(feature = "lab")]
-    pub(crate) const fn is_separated(&self) -> bool {
+    pub const fn is_separated(&self) -> bool {
         self.separated
     }
 
     /// Leaves the separators at the ends of the pieces.
-    #[cfg(feature = "lab")]
     const fn with_ends(mut self) -> Self {
         self.with_ends = true;
         self

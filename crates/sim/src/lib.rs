@@ -1,6 +1,5 @@
 //! Deterministic network simulator for mpquic: virtual time, modelled links, real protocol
 //! endpoints. The same link model also runs under real sockets.
-#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod app;
@@ -13,11 +12,9 @@ mod cross;
 mod error;
 mod event_queue;
 mod fabric;
-mod file;
+pub mod file;
 mod fold;
 pub mod identity;
-#[cfg(feature = "lab")]
-pub mod lab;
 mod link;
 mod measure;
 mod network;
@@ -54,6 +51,6 @@ pub use network::{Network, Report};
 pub use observe::{ByteSeries, StallTracker, StepView};
 pub use relay::{Relay, RelayStats};
 pub use script::{Action, LinkAction, Resume};
-pub use start_bound::{StartBounds, StartRules};
+pub use start_bound::{StartBounds, StartRules, handshake_time};
 pub use trace::{DatagramInfo, DatagramStep, Delivery, TraceRecord};
 pub use transfer::{Job, TransferClient, TransferServer};

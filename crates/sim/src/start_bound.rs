@@ -134,8 +134,8 @@ fn crossing(link: &crate::FluidLink, size: f64) -> f64 {
     link.delay + (size + link.overhead) * 8.0 / link.rate
 }
 
-/// The handshake at the client: a full datagram in each direction.
-pub(crate) fn handshake_time(path: &FluidPath) -> f64 {
+/// How long the handshake takes the client over a path, seconds: a full datagram in each direction.
+pub fn handshake_time(path: &FluidPath) -> f64 {
     crossing(&path.up, FULL_DATAGRAM) + crossing(&path.down, FULL_DATAGRAM)
 }
 

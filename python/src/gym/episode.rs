@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use mpquic_proto::CongestionControl;
-use mpquic_sched::{Registry, SchedulerFactory};
+use mpquic_sched::SchedulerFactory;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub(crate) fn run_episode<'py>(
 
 /// A scheduler of the registry, with the run's seed where it takes one and was not given any.
 pub(crate) fn registered(name: &str, config: Value, seed: u64) -> PyResult<SchedulerFactory> {
-    let registry = Registry::new();
+    let registry = mpquic_sched_neural::registry();
     if let Value::Object(settings) = &config
         && !settings.contains_key("seed")
     {

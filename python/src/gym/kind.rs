@@ -3,8 +3,8 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use mpquic_sched::neural::{Dqn, DqnConfig, Gaps, GapsConfig, Run, Sailfish, SailfishConfig};
-use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
+use mpquic_sched::{RegistryError, SchedulerFactory};
+use mpquic_sched_neural::{Dqn, DqnConfig, Gaps, GapsConfig, Run, Sailfish, SailfishConfig};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
@@ -103,7 +103,7 @@ impl Kind {
             settings.insert("model".into(), "random".into());
         }
         // The registry knows what is wrong with a configuration, and says so in the usual words.
-        Registry::new().factory(self.name(), &config)?;
+        mpquic_sched_neural::registry().factory(self.name(), &config)?;
         match self {
             Self::Dqn => factory!(self, Dqn, DqnConfig, config, simulated),
             Self::Gaps => factory!(self, Gaps, GapsConfig, config, simulated),

@@ -312,7 +312,7 @@ mod tests {
             check("run --release --example download"),
             Ok(run("download", true, &[]))
         );
-        let lab = check("run -p mpquic-sim --bin mpquic-lab -- run x.toml --seeds 3");
+        let lab = check("run -p mpquic-lab -- run x.toml --seeds 3");
         assert_eq!(
             lab,
             Ok(run("mpquic-lab", false, &["run", "x.toml", "--seeds", "3"]))

@@ -144,7 +144,7 @@ impl fmt::Display for Why {
             Self::Readers => "a program of the reader's, which is `mpquic-cp --help` here",
             Self::Root => "as root, it does not start otherwise",
             Self::Stranger => {
-                "unoptimised, in the folder for builds of crates/sim/tests/new_scheduler.rs"
+                "unoptimised, in the folder for builds of crates/lab/tests/new_scheduler.rs"
             }
         })
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use mpquic_lab::{Cell, Experiment, NetworkSpec, Pattern, Plan, SchedulerSpec, runner};
 use mpquic_sched::Registry;
-use mpquic_sim::lab::{Cell, Experiment, NetworkSpec, Pattern, Plan, SchedulerSpec, runner};
 use mpquic_sim::workload::Workload;
 
 use crate::Fault;
@@ -110,7 +110,7 @@ pub fn agree(
     })
 }
 
-type Predictions = BTreeMap<mpquic_sim::lab::CellId, Vec<f64>>;
+type Predictions = BTreeMap<mpquic_lab::CellId, Vec<f64>>;
 
 /// The lab's seconds for each cell, one per seed.
 fn predictions(plan: &Plan<'_>) -> Result<Predictions, Fault> {

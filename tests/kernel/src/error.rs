@@ -1,6 +1,6 @@
 //! What can go wrong with a comparison.
 
-use mpquic_sim::lab::FileError;
+use mpquic_lab::FileError;
 use thiserror::Error;
 
 use crate::place::PlaceError;

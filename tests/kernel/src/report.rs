@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mpquic_sim::lab::statistics::median;
+use mpquic_lab::statistics::median;
 use serde_json::json;
 
 /// Who downloaded over kernel links.

@@ -2,20 +2,11 @@
 
 use std::time::Duration;
 
-use super::DAY;
-use crate::congestion::MAX_WINDOW;
+use mpquic_congestion::{MAX_WINDOW, ResumeLimits};
 
-/// What a path must have shown before it may jump to half of what it carried before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Reconnaissance {
-    /// The initial data that was sent on the path is acknowledged, and gave a round-trip time: on the first path
-    /// the packets of the handshake, on a further path those of its validation. What follows may jump at once.
-    #[default]
-    FirstFlight,
-    /// A whole initial window is acknowledged, which takes one round trip more.
-    InitialWindow,
-}
+pub use mpquic_congestion::Reconnaissance;
+
+use super::DAY;
 
 /// How a path begins of which a [memory](crate::TransportConfig::path_memory) knows something: careful resume
 /// (RFC 9959), for each path on its own.
@@ -37,8 +28,7 @@ pub enum Reconnaissance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CarefulResumeConfig {
     pub(crate) lifetime: Duration,
-    pub(crate) max_jump: u64,
-    pub(crate) reconnaissance: Reconnaissance,
+    pub(crate) limits: ResumeLimits,
 }
 
 impl CarefulResumeConfig {
@@ -51,13 +41,13 @@ impl CarefulResumeConfig {
 
     /// The largest window that a path may jump to, bytes: max_jump. Default 4 MiB; with 0, no path jumps.
     pub fn max_jump(&mut self, bytes: u64) -> &mut Self {
-        self.max_jump = bytes.min(MAX_WINDOW);
+        self.limits.max_jump = bytes.min(MAX_WINDOW);
         self
     }
 
     /// What a path must have shown before it may jump. Default [`Reconnaissance::FirstFlight`].
     pub fn reconnaissance(&mut self, reconnaissance: Reconnaissance) -> &mut Self {
-        self.reconnaissance = reconnaissance;
+        self.limits.reconnaissance = reconnaissance;
         self
     }
 }
@@ -66,8 +56,7 @@ impl Default for CarefulResumeConfig {
     fn default() -> Self {
         Self {
             lifetime: Duration::from_secs(3600),
-            max_jump: 4 << 20,
-            reconnaissance: Reconnaissance::default(),
+            limits: ResumeLimits::default(),
         }
     }
 }

@@ -192,14 +192,14 @@ impl PathRecovery {
                 self.on_packet_acked(now, *number, packet, &mut newest, controller);
             }
             if packet.in_flight {
-                controller.on_packet_acked(&AckedPacket {
-                    path: self.index,
+                controller.on_packet_acked(&AckedPacket::new(
+                    self.index,
                     now,
-                    sent: packet.time_sent,
-                    size: packet.size.into(),
+                    packet.time_sent,
+                    packet.size.into(),
                     app_limited,
-                    rtt: &self.rtt,
-                });
+                    &self.rtt,
+                ));
             }
         }
         if one_rtt && self.ecn.on_ack(outcome.ecn) > 0 {
@@ -236,12 +236,12 @@ impl PathRecovery {
     fn on_spurious(&mut self, now: Instant, outcome: &AckOutcome, controller: &mut dyn Controller) {
         self.counters.spurious_losses += u64::from(outcome.spurious);
         if let Some(sent) = outcome.spurious_sent {
-            controller.on_spurious_loss(&SpuriousLoss {
-                path: self.index,
+            controller.on_spurious_loss(&SpuriousLoss::new(
+                self.index,
                 now,
-                newest_sent: sent,
-                bytes: outcome.spurious_bytes,
-            });
+                sent,
+                outcome.spurious_bytes,
+            ));
             self.delivery.on_spurious(outcome.spurious_bytes);
         }
     }
@@ -299,15 +299,8 @@ impl PathRecovery {
             return;
         };
         let in_flight = space.bytes_in_flight();
-        let summary = AckSummary {
-            path: self.index,
-            now,
-            sample: &sample,
-            newest_sent,
-            rtt_sample,
-            rtt: &self.rtt,
-            in_flight,
-        };
+        let mut summary = AckSummary::new(self.index, now, newest_sent, &sample, &self.rtt);
+        (summary.rtt_sample, summary.in_flight) = (rtt_sample, in_flight);
         if controller.on_ack_end(&summary) {
             self.delivery.on_app_limited(in_flight);
         }
@@ -358,31 +351,25 @@ impl PathRecovery {
                 self.ecn.on_lost_marked();
             }
             if let Some(snapshot) = &packet.delivery {
-                let lost = LostPacket {
-                    path: self.index,
-                    now,
-                    number: *number,
-                    sent: packet.time_sent,
-                    size: packet.size.into(),
-                    tx_in_flight: snapshot.tx_in_flight,
-                    lost: self.delivery.on_lost(packet.size, snapshot),
-                    total_delivered: self.delivery.delivered(),
-                    app_limited: snapshot.app_limited,
-                };
+                let size = packet.size.into();
+                let mut lost = LostPacket::new(self.index, now, *number, packet.time_sent, size);
+                lost.tx_in_flight = snapshot.tx_in_flight;
+                lost.lost = self.delivery.on_lost(packet.size, snapshot);
+                lost.total_delivered = self.delivery.delivered();
+                lost.app_limited = snapshot.app_limited;
                 controller.on_packet_lost(&lost);
             }
         }
         if let Some(sent) = outcome.newest_sent {
             //= specs/rfc9000.txt#section-13.3
             //# Upon detecting losses, a sender MUST take appropriate congestion control action.
-            controller.on_congestion_event(&CongestionEvent {
-                path: self.index,
+            controller.on_congestion_event(&CongestionEvent::loss(
+                self.index,
                 now,
-                newest_sent: sent,
-                lost_bytes: outcome.bytes,
-                persistent: outcome.persistent,
-                ecn: false,
-            });
+                sent,
+                outcome.bytes,
+                outcome.persistent,
+            ));
             if outcome.persistent && one_rtt {
                 // RFC 9002 section 5.2.
                 self.rtt.reset_min();
@@ -418,12 +405,12 @@ impl PathRecovery {
             //= specs/rfc9002.txt#section-7.5
             //# A sender MUST however count these packets as being additionally in flight, since
             //# these packets add network load without establishing packet loss.
-            controller.on_packet_sent(&congestion::SentPacket {
-                path: self.index,
+            controller.on_packet_sent(&congestion::SentPacket::new(
+                self.index,
                 now,
-                size: size.into(),
-                in_flight: after,
-            });
+                size.into(),
+                after,
+            ));
         }
     }
 }

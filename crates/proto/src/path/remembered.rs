@@ -150,7 +150,7 @@ impl Remembered {
         let initial = initial.bytes(config.initial_mtu);
         let resume = fresh
             .zip(resume)
-            .and_then(|(saved, resume)| CarefulResume::new(path, &saved, initial, resume));
+            .and_then(|(saved, resume)| CarefulResume::new(path, &saved, initial, resume.limits));
         Some(Box::new(Self {
             memory,
             key,

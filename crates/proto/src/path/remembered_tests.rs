@@ -104,15 +104,10 @@ impl Run {
         self.rtt.update(self.now, ms(rtt_ms), Duration::ZERO);
         let prior_delivered = self.delivered;
         self.delivered += 24_000;
-        let sample = RateSample {
-            rate,
-            delivered: 24_000,
-            prior_delivered,
-            newly_acked: 24_000,
-            total_delivered: self.delivered,
-            app_limited,
-            ..RateSample::default()
-        };
+        let mut sample = RateSample::default();
+        (sample.rate, sample.app_limited) = (rate, app_limited);
+        (sample.delivered, sample.newly_acked) = (24_000, 24_000);
+        (sample.prior_delivered, sample.total_delivered) = (prior_delivered, self.delivered);
         let slot = PathIndex::new(0).unwrap();
         let ack = AckSummary::new(slot, self.now, self.now - ms(rtt_ms), &sample, &self.rtt);
         self.path

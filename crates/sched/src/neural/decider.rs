@@ -24,8 +24,8 @@ pub enum Run {
     Thread,
 }
 
-/// A policy, and where it runs.
-pub(crate) struct Decider {
+/// A policy, and where it runs: a scheduler hands it states and takes answers, without knowing of threads.
+pub struct Decider {
     place: Place,
     engine: Cow<'static, str>,
     /// The answer taken last.
@@ -60,16 +60,17 @@ struct Post {
 }
 
 /// What a policy said.
-pub(crate) struct Answer<'a> {
+#[derive(Debug)]
+pub struct Answer<'a> {
     /// The decision that it is about.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Its outputs.
-    pub(crate) outputs: Result<&'a [f32], Unanswered>,
+    pub outputs: Result<&'a [f32], Unanswered>,
 }
 
 impl Decider {
     /// `policy`, which takes and gives so many numbers, run where `run` says.
-    pub(crate) fn new(policy: Box<dyn Policy>, run: Run, inputs: usize, outputs: usize) -> Self {
+    pub fn new(policy: Box<dyn Policy>, run: Run, inputs: usize, outputs: usize) -> Self {
         Self {
             engine: policy.engine(),
             place: match run {
@@ -84,7 +85,7 @@ impl Decider {
     }
 
     /// What runs the policy.
-    pub(crate) fn engine(&self) -> Cow<'static, str> {
+    pub fn engine(&self) -> Cow<'static, str> {
         self.engine.clone()
     }
 
@@ -97,26 +98,26 @@ impl Decider {
     }
 
     /// Whether there is somebody to tell of experiences.
-    pub(crate) fn learns(&self) -> bool {
+    pub fn learns(&self) -> bool {
         matches!(&self.place, Place::Inline { policy, .. } if policy.learns())
     }
 
     /// Tells a policy that learns what came of its answers.
-    pub(crate) fn experience(&mut self, experience: &Experience<'_>) {
+    pub fn experience(&mut self, experience: &Experience<'_>) {
         if let Some(policy) = self.learner() {
             policy.experience(experience);
         }
     }
 
     /// Tells a policy that learns whether the next state is about data to explore with.
-    pub(crate) fn mark(&mut self, explore: bool) {
+    pub fn mark(&mut self, explore: bool) {
         if let Some(policy) = self.learner() {
             policy.mark(explore);
         }
     }
 
     /// How far a policy that learns is.
-    pub(crate) fn online(&self) -> Option<LearnedOnline> {
+    pub fn online(&self) -> Option<LearnedOnline> {
         match &self.place {
             Place::Inline { policy, .. } => policy.online(),
             Place::Thread(_) => None,
@@ -124,7 +125,7 @@ impl Decider {
     }
 
     /// Hands over the state of a decision.
-    pub(crate) fn ask(&mut self, number: u64, state: &[f32]) {
+    pub fn ask(&mut self, number: u64, state: &[f32]) {
         match &mut self.place {
             Place::Inline { policy, asked } => {
                 let answer = policy.answer(state).and_then(|outputs| {
@@ -141,7 +142,7 @@ impl Decider {
     }
 
     /// The newest answer, if there is one that was not taken before.
-    pub(crate) fn answer(&mut self) -> Option<Answer<'_>> {
+    pub fn answer(&mut self) -> Option<Answer<'_>> {
         let (number, answer) = match &mut self.place {
             Place::Inline { asked, .. } => asked.take()?,
             Place::Thread(worker) => worker.take(&mut self.outputs)?,

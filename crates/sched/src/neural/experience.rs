@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use crate::Scheduler;
+
 /// A piece of a neural scheduler's experience.
 ///
 /// Decisions are numbered from 0 over the scheduler's life. Those of one scheduler and the rewards of one decision come
@@ -38,5 +40,53 @@ pub enum Experience<'a> {
     },
 }
 
+impl<'a> Experience<'a> {
+    /// A state was handed to the policy, and its answer was taken.
+    #[inline]
+    pub const fn decided(
+        number: u64,
+        now: Instant,
+        state: &'a [f32],
+        action: &'a [f32],
+        fell_back: bool,
+    ) -> Self {
+        Self::Decided {
+            number,
+            now,
+            state,
+            action,
+            fell_back,
+        }
+    }
+
+    /// A decision earned something.
+    #[inline]
+    pub const fn rewarded(number: u64, now: Instant, reward: f32, done: bool) -> Self {
+        Self::Rewarded {
+            number,
+            now,
+            reward,
+            done,
+        }
+    }
+}
+
 /// Watches a scheduler.
-pub(crate) type Observer = Box<dyn FnMut(&Experience<'_>) + Send>;
+pub type Observer = Box<dyn FnMut(&Experience<'_>) + Send>;
+
+/// A scheduler that asks a policy, as the registry makes it
+/// ([`register_neural`](crate::Registry::register_neural)): it says what its states and actions are, and can be watched,
+/// so that a recorder can write its experience down.
+pub trait NeuralScheduler: Scheduler + Sized + 'static {
+    /// What a row of the state has: the name and unit of each feature.
+    const FEATURES: &'static [(&'static str, &'static str)];
+    /// Elements of a state: rows of features, one after the other.
+    const STATE: usize;
+
+    /// The names of an action's elements.
+    fn actions() -> Vec<String>;
+
+    /// The same scheduler, watched.
+    #[must_use]
+    fn with_observer(self, observer: Observer) -> Self;
+}

@@ -1,8 +1,8 @@
 //! Schedulers that ask a neural policy, and what they share: how it is found, asked, guarded and watched.
 //!
-//! Networks from files need the feature `neural`, and with it tract, which takes minutes to build: `dqn`, `gaps` and
-//! `sailfish` in the registry. Without it there are [`Dqn`] with a [`Policy`] of yours, and [`DqnOnline`], which learns
-//! by itself.
+//! Networks from files are in the crate `mpquic-sched-neural`, and with it tract, which takes minutes to build: it adds
+//! `dqn`, `gaps` and `sailfish` to a registry. Without it there are [`Dqn`] with a [`Policy`] of yours, [`DqnOnline`],
+//! which learns by itself, and the parts for neural schedulers of yours: [`Decider`] and [`Guard`].
 //!
 //! A neural scheduler is a rule with a hole: it turns what the transport knows into a state, hands that to a
 //! [`Policy`], and does what the answer says until the next decision. The policy is a network from a file
@@ -21,28 +21,16 @@
 mod decider;
 mod dqn;
 mod experience;
-#[cfg(feature = "neural")]
-mod gaps;
 mod guard;
 mod latest_value;
 mod model;
 mod policy;
-#[cfg(feature = "neural")]
-mod sailfish;
 
-pub use decider::Run;
+pub use decider::{Answer, Decider, Run};
 pub use dqn::{Decay, Dqn, DqnConfig, DqnOnline, DqnOnlineConfig, Ninth, Payoff, Train};
-pub use experience::Experience;
-#[cfg(feature = "neural")]
-pub use gaps::{Gaps, GapsConfig};
+pub use experience::{Experience, NeuralScheduler, Observer};
+pub use guard::Guard;
 pub use model::Model;
 pub use policy::{Policy, Random, Unanswered};
-#[cfg(feature = "neural")]
-pub use sailfish::{Rates, Sailfish, SailfishConfig};
 
-pub(crate) use decider::Decider;
-pub(crate) use experience::Observer;
-pub(crate) use guard::Guard;
 pub(crate) use latest_value::LatestValue;
-#[cfg(feature = "neural")]
-pub(crate) use model::Shipped;

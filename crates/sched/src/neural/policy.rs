@@ -1,4 +1,4 @@
-//! What answers states: the trait, a network from a file, and chance; finds no files and checks no answers.
+//! What answers states: the trait, and chance.
 
 use std::borrow::Cow;
 
@@ -62,17 +62,6 @@ pub trait Policy: Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the policy has no answer")]
 pub struct Unanswered;
-
-#[cfg(feature = "neural")]
-impl Policy for mpquic_infer::Policy {
-    fn answer(&mut self, state: &[f32]) -> Result<&[f32], Unanswered> {
-        self.run(state).map_err(|_| Unanswered)
-    }
-
-    fn engine(&self) -> Cow<'static, str> {
-        Cow::Owned(Self::engine(self).to_string())
-    }
-}
 
 /// Outputs drawn independently and uniformly from -1 to 1, whatever the state: the least that a trained policy has to
 /// beat.

@@ -20,13 +20,13 @@ pub enum RegistryError {
     },
     /// The scheduler is there, but this program was built without it.
     #[error(
-        "scheduler `{name}` is not in this program, which was built without the feature `{feature}`: build it with `--features {feature}`"
+        "scheduler `{name}` is in the crate `{package}`, which this program was built without: mpquic's own programs have it with `--features neural`"
     )]
     NotBuilt {
         /// The name that was asked for.
         name: String,
-        /// The Cargo feature that brings it in.
-        feature: &'static str,
+        /// The crate that has it, and adds it to a registry.
+        package: &'static str,
     },
     /// The configuration is not one of this scheduler.
     #[error("scheduler `{scheduler}`, {problem}")]

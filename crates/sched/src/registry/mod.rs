@@ -1,8 +1,6 @@
 //! Makes schedulers from names and JSON values; knows what is registered, not what it does.
 
 mod error;
-#[cfg(feature = "neural")]
-mod neural;
 mod outside;
 mod settings;
 
@@ -18,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::memory::{Recall, Store};
-use crate::neural::{DqnOnline, DqnOnlineConfig};
+use crate::neural::{DqnOnline, DqnOnlineConfig, NeuralScheduler};
 #[cfg(feature = "record")]
 use crate::record::Recorder;
 use outside::{Outside, Wire};
@@ -46,6 +44,9 @@ const REPLICAS: [&str; 6] = [
     "peek_frozen",
     "rr_ns3",
 ];
+
+/// The names that `mpquic-sched-neural` adds.
+const NEURAL: [&str; 3] = ["dqn", "gaps", "sailfish"];
 
 /// Schedulers by name, for command lines, experiment files and users' configurations.
 ///
@@ -80,13 +81,8 @@ const REPLICAS: [&str; 6] = [
 /// | `ucb_block` | [`Ucb`] that may choose a full path | [`UcbConfig`] |
 /// | `xlink` | [`Xlink`] | [`XlinkConfig`] |
 ///
-/// Those that ask a trained network, with the feature `neural`:
-///
-/// | name | scheduler | configuration |
-/// |---|---|---|
-/// | `dqn` | `neural::Dqn` | `neural::DqnConfig` |
-/// | `gaps` | `neural::Gaps` | `neural::GapsConfig` |
-/// | `sailfish` | `neural::Sailfish` | `neural::SailfishConfig` |
+/// Those that ask a trained network, `dqn`, `gaps` and `sailfish`, are in the crate `mpquic-sched-neural`, which adds them to
+/// a registry.
 ///
 /// Faulty on purpose, to reproduce published figures that rest on these faults ([`replicas`](Self::replicas) lists
 /// them, [`replica`](crate::replica) has them):
@@ -186,8 +182,6 @@ impl Registry {
         for (alias, name) in [("rr", "roundrobin"), ("default", "arrival")] {
             registry.aliases.insert(alias.into(), name.into());
         }
-        #[cfg(feature = "neural")]
-        neural::insert(&mut registry);
         registry
     }
 
@@ -309,6 +303,47 @@ impl Registry {
         Ok(self.insert(name, recalled(name, check), make, Outside::plain))
     }
 
+    /// Registers a scheduler that asks a policy. `prepare` checks its configuration and finds the policy, once for all
+    /// connections; `make` makes a scheduler of these two. What it experiences is recorded, if the registry has a
+    /// recorder.
+    ///
+    /// ```
+    /// use mpquic_sched::Registry;
+    /// use mpquic_sched::neural::{Dqn, DqnConfig, Random};
+    ///
+    /// let mut registry = Registry::new();
+    /// registry.register_neural(
+    ///     "chance",
+    ///     |config: &DqnConfig| {
+    ///         config.check()?;
+    ///         Ok(Random::new(Dqn::OUTPUTS, config.seed))
+    ///     },
+    ///     |config, policy| Dqn::new(config, Box::new(policy.clone())),
+    /// )?;
+    /// let scheduler = registry.build("chance", &serde_json::json!({"seed": 3}))?;
+    /// # drop(scheduler);
+    /// # Ok::<(), mpquic_sched::RegistryError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NameTaken`].
+    pub fn register_neural<C, P, S>(
+        &mut self,
+        name: &str,
+        prepare: impl Fn(&C) -> Result<P, InvalidConfig> + Send + Sync + 'static,
+        make: impl Fn(&C, &P) -> S + Send + Sync + 'static,
+    ) -> Result<&mut Self, RegistryError>
+    where
+        C: DeserializeOwned + Serialize + Send + Sync + 'static,
+        P: Send + Sync + 'static,
+        S: NeuralScheduler,
+    {
+        self.free(name)?;
+        let prepare = move |config: &C, _: &Outside| prepare(config);
+        Ok(self.insert(name, prepare, make, Outside::observed))
+    }
+
     fn free(&self, name: &str) -> Result<(), RegistryError> {
         if self.entries.contains_key(name) || self.aliases.contains_key(name) {
             return Err(RegistryError::NameTaken(name.to_owned()));
@@ -416,10 +451,10 @@ impl Registry {
     }
 
     fn unknown(&self, name: &str) -> RegistryError {
-        if cfg!(not(feature = "neural")) && ["dqn", "gaps", "sailfish"].contains(&name) {
+        if NEURAL.contains(&name) {
             return RegistryError::NotBuilt {
                 name: name.to_owned(),
-                feature: "neural",
+                package: "mpquic-sched-neural",
             };
         }
         let known = self.names().map(|known| {

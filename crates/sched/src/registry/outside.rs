@@ -7,9 +7,7 @@ use super::InvalidConfig;
 use super::settings;
 use crate::learned::WaitRule;
 use crate::memory::{Recall, Store};
-use crate::neural::DqnOnline;
-#[cfg(feature = "neural")]
-use crate::neural::{Dqn, Gaps, Sailfish};
+use crate::neural::NeuralScheduler;
 #[cfg(feature = "record")]
 use crate::record::{Recorder, Ring, Schema};
 use crate::{LearnedWait, Scheduler, SchedulerFactory};
@@ -114,34 +112,17 @@ impl<R: WaitRule> Observed for LearnedWait<R> {
     }
 }
 
-/// The ones that ask a network: their states are rows of features, what they do is named here.
-macro_rules! neural {
-    ($scheduler:ty, $actions:expr) => {
-        impl Observed for $scheduler {
-            #[cfg(feature = "record")]
-            fn describe(schema: Schema) -> Schema {
-                schema
-                    .with_state(Self::STATE / Self::FEATURES.len(), Self::FEATURES)
-                    .with_action(&$actions)
-            }
+/// Those that ask a network: they say themselves what their states and actions are.
+impl<S: NeuralScheduler> Observed for S {
+    #[cfg(feature = "record")]
+    fn describe(schema: Schema) -> Schema {
+        schema
+            .with_state(S::STATE / S::FEATURES.len(), S::FEATURES)
+            .with_action(&S::actions())
+    }
 
-            #[cfg(feature = "record")]
-            fn tell(self, mut ring: Ring) -> Self {
-                self.with_observer(Box::new(move |experience| ring.experience(experience)))
-            }
-        }
-    };
+    #[cfg(feature = "record")]
+    fn tell(self, mut ring: Ring) -> Self {
+        self.with_observer(Box::new(move |experience| ring.experience(experience)))
+    }
 }
-
-neural!(DqnOnline, ["action"]);
-#[cfg(feature = "neural")]
-neural!(Dqn, ["action"]);
-#[cfg(feature = "neural")]
-neural!(Sailfish, ["slot"]);
-#[cfg(feature = "neural")]
-neural!(
-    Gaps,
-    (0..Self::OUTPUTS)
-        .map(|token| format!("gap_{token}"))
-        .collect::<Vec<_>>()
-);

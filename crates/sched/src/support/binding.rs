@@ -17,7 +17,7 @@ pub(crate) const USUAL_BINDINGS: usize = 128;
 const MAX_IDLE: usize = 8;
 
 /// Chooses paths for streams.
-pub(crate) trait Choice {
+pub trait Choice {
     /// The path for a stream that is bound to none: for good; `None` if it has to wait for one.
     fn bind(
         &mut self,
@@ -33,12 +33,12 @@ pub(crate) trait Choice {
 
 /// The usable paths of a decision: those of the best standing that will have room again by themselves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Paths {
+pub struct Paths {
     /// All of them.
-    pub(crate) open: PathSet,
+    pub open: PathSet,
     /// Those with room in their windows: what its pacer holds back for a moment is no reason to bind a
     /// stream elsewhere for good.
-    pub(crate) roomy: PathSet,
+    pub roomy: PathSet,
     /// Those that can send now.
     able: PathSet,
 }
@@ -62,7 +62,7 @@ impl Paths {
 
 /// The streams, and the paths that they are bound to.
 #[derive(Debug, Clone)]
-pub(crate) struct Bound {
+pub struct Bound {
     /// By stream ID; each stream at most once.
     bindings: Vec<Binding>,
     /// How many streams are bound to each path.
@@ -85,13 +85,12 @@ impl Bound {
     }
 
     /// How many streams are bound to this path.
-    pub(crate) const fn count(&self, path: PathIndex) -> u32 {
+    pub const fn count(&self, path: PathIndex) -> u32 {
         self.count[path.get()]
     }
 
     /// The path that a stream is bound to, whether it is on a detour or not.
-    #[cfg(feature = "neural")]
-    pub(crate) fn path_of(&self, stream: StreamId) -> Option<PathIndex> {
+    pub fn path_of(&self, stream: StreamId) -> Option<PathIndex> {
         self.find(stream).ok().map(|at| self.bindings[at].path)
     }
 
@@ -148,7 +147,7 @@ impl Bound {
 
 /// Serves streams on the paths that they are bound to.
 #[derive(Debug, Clone)]
-pub(crate) struct BoundStreams {
+pub struct BoundStreams {
     bound: Bound,
     /// The decision made last, until its packet has left.
     asked: Option<(u64, StreamView)>,
@@ -158,9 +157,16 @@ pub(crate) struct BoundStreams {
     idles: usize,
 }
 
+impl Default for BoundStreams {
+    /// The same as [`new`](Self::new).
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl BoundStreams {
     /// No stream is bound.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             bound: Bound {
                 // More streams than this make it grow, once.
@@ -174,8 +180,7 @@ impl BoundStreams {
     }
 
     /// Makes room for so many streams, as far as any are kept, so that binding them allocates nothing.
-    #[cfg(feature = "neural")]
-    pub(crate) fn make_room(&mut self, streams: usize) {
+    pub fn make_room(&mut self, streams: usize) {
         let bindings = &mut self.bound.bindings;
         bindings.reserve(streams.min(MAX_BINDINGS).saturating_sub(bindings.len()));
     }
@@ -183,7 +188,7 @@ impl BoundStreams {
     /// A packet of the first stream in the transport's order whose path can send, those with data to
     /// be sent again before the others. Control frames and datagrams go first, on the fastest path;
     /// and while one path is open, everything goes there and nothing is bound.
-    pub(crate) fn decide(&mut self, cx: &Context<'_>, choice: &mut impl Choice) -> Decision {
+    pub fn decide(&mut self, cx: &Context<'_>, choice: &mut impl Choice) -> Decision {
         self.note_idle(cx.decision);
         let Some(Fastest {
             sendable: Some(fastest),
@@ -230,13 +235,13 @@ impl BoundStreams {
     }
 
     /// A packet left.
-    pub(crate) fn on_sent(&mut self, event: &Sent) {
+    pub fn on_sent(&mut self, event: &Sent) {
         self.asked.take_if(|asked| asked.0 == event.decision);
     }
 
     /// Something happened by which a stream may have something for its path again: a packet was
     /// acknowledged or lost.
-    pub(crate) fn on_change(&mut self) {
+    pub fn on_change(&mut self) {
         self.asked = None;
         if self.idles > 0 {
             self.idle = [None; MAX_IDLE];
@@ -245,7 +250,7 @@ impl BoundStreams {
     }
 
     /// Something happened to a path: nothing stays bound to one that ended.
-    pub(crate) fn on_path(&mut self, event: &PathUpdate) {
+    pub fn on_path(&mut self, event: &PathUpdate) {
         if event.kind == PathUpdateKind::Abandoned {
             // A slot's next path is another one.
             let bound = &mut self.bound;
@@ -259,7 +264,7 @@ impl BoundStreams {
     }
 
     /// Something happened to a stream: one that is over is bound to nothing.
-    pub(crate) fn on_stream(&mut self, event: &StreamUpdate) {
+    pub fn on_stream(&mut self, event: &StreamUpdate) {
         if matches!(
             event.kind,
             StreamUpdateKind::FullyAcked | StreamUpdateKind::Reset

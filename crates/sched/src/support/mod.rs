@@ -8,13 +8,14 @@
 //!   time. With [`PairFlags`], [`backlog`] and [`nanos`], ECF is 20 lines. [`StickyWaiting`] is the same for rules that
 //!   answer once per wait.
 //! - [`gap::decide`] does the same for schedulers that leave a gap before what a slower path carries.
+//! - [`binding`] binds streams to paths, and serves each on its own.
 //! - [`Opportunities`] gives turns: a chosen path sends until its window is full.
 //! - [`Fastest`], [`usable`] and [`comes_back`] are for schedulers that look at the paths themselves, and
 //!   [`Patience`] bounds their waits.
 //!
 //! `docs/guide/writing-a-scheduler.md` builds ECF from these parts.
 
-pub(crate) mod binding;
+pub mod binding;
 pub mod gap;
 mod maths;
 mod opportunity;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mpquic_sched::neural::{Dqn, DqnConfig, Experience, Policy, Run, Unanswered};
 use mpquic_sched::{
     Acked, Data, Decision, Fallbacks, Learned, Lost, PathId, PathIndex, PathStatus, PathUpdate,
-    PathUpdateKind, PathView, QueueView, Registry, Scheduler, StreamHints, StreamId, StreamUpdate,
+    PathUpdateKind, PathView, QueueView, Scheduler, StreamHints, StreamId, StreamUpdate,
     StreamUpdateKind,
 };
 use serde_json::{Value, json};
@@ -679,23 +679,6 @@ fn on_a_thread_of_its_own_the_answer_comes_when_it_comes() {
     }
     assert_eq!(f.short(), [(0, 50, "earns", 0.0), (1, 50, "does", 5.0)]);
     assert_eq!(f.learned().policy.unwrap().fallbacks.total(), 0);
-}
-
-#[test]
-fn the_registry_makes_it_and_says_what_is_wrong() {
-    let registry = Registry::new();
-    for config in [json!({}), Value::Null, json!({"model": "random"})] {
-        let mut scheduler = registry.build("dqn", &config).unwrap();
-        assert_eq!(crate::ask(&mut *scheduler, &[path(0, 20)]), Some(0));
-        let learned = scheduler.learned().unwrap();
-        assert_eq!(learned.scheduler, "dqn");
-    }
-    let message = |config| registry.build("dqn", &config).err().unwrap().to_string();
-    let missing = message(json!({"model": "no/such.onnx"}));
-    let begin = "scheduler `dqn`, field `model`: no/such.onnx: ";
-    assert!(missing.starts_with(begin), "{missing}");
-    let unknown = message(json!({"epsilon": 1}));
-    assert!(unknown.contains("epsilon"), "{unknown}");
 }
 
 #[test]

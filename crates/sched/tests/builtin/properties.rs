@@ -17,7 +17,7 @@ use crate::{PACKET, ask, loaded, path};
 /// Every scheduler by its name, with its defaults. Configurations are read once: networks are large, and take longer
 /// to load than a case takes to run.
 static ALL: LazyLock<Vec<(String, SchedulerFactory)>> = LazyLock::new(|| {
-    let registry = Registry::new();
+    let registry = crate::registry();
     let factory = |name: &str| (name.to_owned(), registry.factory(name, &json!({})).unwrap());
     registry.names().map(factory).collect()
 });

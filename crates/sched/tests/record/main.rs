@@ -6,6 +6,7 @@
 )]
 
 mod builtin;
+mod drive;
 mod fixture;
 mod format;
 mod recorder;

@@ -106,8 +106,7 @@ pub enum TraceError {
 
 impl TraceError {
     /// The error with the file that it is in.
-    #[cfg(feature = "lab")]
-    pub(crate) fn in_file(&self, path: &Path) -> String {
+    pub fn in_file(&self, path: &Path) -> String {
         match self {
             Self::Read { .. } => self.to_string(),
             other => format!("trace file {}: {other}", path.display()),

@@ -108,7 +108,6 @@ impl Kind for File {
 }
 
 /// When the network's client requested its file, and when it was complete.
-#[cfg(feature = "lab")]
 pub(super) fn times(network: &Network) -> Option<[Duration; 2]> {
     let client: &FileClient = network.app(Side::Client)?;
     let times = client.times?;

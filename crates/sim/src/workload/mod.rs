@@ -149,8 +149,7 @@ impl Workload {
     }
 
     /// The size of the download, if the workload is one download that does not wait for paths.
-    #[cfg(feature = "lab")]
-    pub(crate) fn download_size(&self) -> Option<u64> {
+    pub fn download_size(&self) -> Option<u64> {
         match self {
             Self::File(file) if !file.warm => Some(file.size),
             _ => None,
@@ -159,16 +158,14 @@ impl Workload {
 
     /// The size of the download's request, if the workload has a
     /// [`download_size`](Self::download_size).
-    #[cfg(feature = "lab")]
-    pub(crate) fn request_size(&self) -> Option<usize> {
+    pub fn request_size(&self) -> Option<usize> {
         let size = self.download_size()?;
         Some(object::Request::new(size, 0).line().len())
     }
 
     /// When the client requested its download and when it was complete, if the workload has a
     /// [`download_size`](Self::download_size) and ran over this network.
-    #[cfg(feature = "lab")]
-    pub(crate) fn download_times(&self, network: &Network) -> Option<[Duration; 2]> {
+    pub fn download_times(&self, network: &Network) -> Option<[Duration; 2]> {
         self.download_size()?;
         file::times(network)
     }

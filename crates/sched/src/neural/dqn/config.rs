@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "neural")]
 use crate::InvalidConfig;
 use crate::neural::{Model, Run};
 
@@ -35,8 +34,12 @@ impl Default for DqnConfig {
 }
 
 impl DqnConfig {
-    #[cfg(feature = "neural")]
-    pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
+    /// Whether the settings make sense.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with which.
+    pub fn check(&self) -> Result<(), InvalidConfig> {
         if (1..=10_000).contains(&self.interval_ms) {
             return Ok(());
         }

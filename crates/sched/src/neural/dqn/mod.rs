@@ -16,9 +16,7 @@ use std::time::Instant;
 use self::action::{ACTIONS, Actor, MIN_RTT};
 use self::arrivals::Arrivals;
 use self::chunk::{Chunk, Chunks};
-#[cfg(feature = "neural")]
-use crate::neural::Shipped;
-use crate::neural::{Decider, Experience, Guard, Observer, Policy};
+use crate::neural::{Decider, Experience, Guard, NeuralScheduler, Observer, Policy};
 use crate::{
     Acked, Context, Decision, Learned, Lost, PathIndex, PathUpdate, Scheduler, Sent, StreamUpdate,
 };
@@ -83,23 +81,12 @@ const REWARD_SCALE: f64 = 100.0;
 /// packets in flight on its path, and each slot that was used has 64 KiB.
 ///
 /// ```
-/// use mpquic_sched::Registry;
-/// use serde_json::json;
+/// use mpquic_sched::neural::{Dqn, DqnConfig, Random};
 ///
-/// # #[cfg(feature = "neural")]
-/// # {
-/// let registry = Registry::new();
-/// let shipped = registry.build("dqn", &json!({}))?;
-/// let drawing = registry.build("dqn", &json!({"model": "random", "seed": 3}))?;
-/// # drop((shipped, drawing));
-///
-/// let wrong = registry.build("dqn", &json!({"interval_ms": 0})).err().unwrap();
-/// assert_eq!(
-///     wrong.to_string(),
-///     "scheduler `dqn`, field `interval_ms`: expected 1 to 10000, got 0",
-/// );
-/// # }
-/// # Ok::<(), mpquic_sched::RegistryError>(())
+/// // The trained policy comes with `mpquic-sched-neural`; this one draws its answers.
+/// let policy = Random::new(Dqn::OUTPUTS, 3);
+/// let scheduler = Dqn::new(&DqnConfig::default(), Box::new(policy));
+/// # drop(scheduler);
 /// ```
 pub struct Dqn {
     name: &'static str,
@@ -144,17 +131,6 @@ impl Dqn {
     pub const STATE: usize = state::STATE;
     /// Elements of an answer: the value of each action.
     pub const OUTPUTS: usize = ACTIONS.len();
-
-    #[cfg(feature = "neural")]
-    /// The model that comes with the crate, and what any other one has to fit.
-    pub(crate) const SHIPPED: Shipped = Shipped {
-        onnx: include_bytes!("../../../models/dqn.onnx"),
-        card: include_bytes!("../../../models/dqn.json"),
-        shape: &[1, Self::STATE],
-        axis: 1,
-        features: Self::FEATURES,
-        outputs: Self::OUTPUTS,
-    };
 
     /// A scheduler with these settings that asks `policy`, whatever the settings' `model` is.
     pub fn new(config: &DqnConfig, policy: Box<dyn Policy>) -> Self {
@@ -306,6 +282,19 @@ fn tell(observer: &mut Option<Observer>, decider: &mut Decider, experience: &Exp
         observe(experience);
     }
     decider.experience(experience);
+}
+
+impl NeuralScheduler for Dqn {
+    const FEATURES: &'static [(&'static str, &'static str)] = Self::FEATURES;
+    const STATE: usize = Self::STATE;
+
+    fn actions() -> Vec<String> {
+        vec!["action".into()]
+    }
+
+    fn with_observer(self, observer: Observer) -> Self {
+        self.with_observer(observer)
+    }
 }
 
 impl fmt::Debug for Dqn {

@@ -19,7 +19,7 @@ use self::network::{HIDDEN, Network};
 use self::replay::Transition;
 use super::state::STATE;
 use super::{Dqn, DqnConfig};
-use crate::neural::{Decider, Experience, Policy, Run, Unanswered};
+use crate::neural::{Decider, Experience, NeuralScheduler, Observer, Policy, Run, Unanswered};
 use crate::{
     Acked, Context, Decision, Learned, LearnedOnline, Lost, PathUpdate, Scheduler, Sent,
     StreamUpdate,
@@ -104,6 +104,19 @@ impl DqnOnline {
     #[must_use]
     pub fn with_observer(self, observer: Box<dyn FnMut(&Experience<'_>) + Send>) -> Self {
         Self(self.0.with_observer(observer))
+    }
+}
+
+impl NeuralScheduler for DqnOnline {
+    const FEATURES: &'static [(&'static str, &'static str)] = Self::FEATURES;
+    const STATE: usize = Self::STATE;
+
+    fn actions() -> Vec<String> {
+        vec!["action".into()]
+    }
+
+    fn with_observer(self, observer: Observer) -> Self {
+        self.with_observer(observer)
     }
 }
 

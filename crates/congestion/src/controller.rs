@@ -1,0 +1,285 @@
+//! The contract of a congestion controller, and how a connection gets one; implements none.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mpquic_sched_core::PathIndex;
+use rand::Rng;
+use rand::rngs::StdRng;
+
+use super::{
+    AckSummary, AckedPacket, CongestionEvent, InitialWindow, LostPacket, NewPath, ResumeStep,
+    SentPacket, SlowStart, SpuriousLoss,
+};
+use crate::RttEstimator;
+
+/// A congestion controller of a connection (RFC 9002 section 7).
+///
+/// One controller serves all paths of the connection, so that coupled algorithms need no other
+/// interface. A path is named by its slot, a [`PathIndex`]: use it as an index into an array of
+/// [`MAX_PATHS`](mpquic_sched_core::MAX_PATHS) states. Slots are used again after
+/// [`remove_path`](Self::remove_path).
+///
+/// For a slot without a path the window is 0, and events are ignored.
+///
+/// All methods run on the hot path: they should neither allocate nor block. The connection sends no
+/// packet that would put more than the window in flight, and it paces packets by the window or by
+/// [`pacing_rate`](Self::pacing_rate).
+///
+/// # Order of the calls
+///
+/// For an ACK frame: [`on_spurious_loss`](Self::on_spurious_loss), then
+/// [`on_packet_acked`](Self::on_packet_acked) for each newly acknowledged packet, then
+/// [`on_congestion_event`](Self::on_congestion_event) for ECN, then
+/// [`on_packet_lost`](Self::on_packet_lost) for each lost packet and `on_congestion_event` for all of
+/// them, and at last [`on_ack_end`](Self::on_ack_end).
+///
+/// # Example
+///
+/// A window of a fixed size, as satellite links with a reserved rate use it:
+///
+/// ```
+/// use mpquic_congestion::{
+///     AckedPacket, CongestionEvent, Controller, ControllerContext, ControllerFactory, NewPath,
+///     PathIndex,
+/// };
+///
+/// #[derive(Clone, Copy)]
+/// struct FixedWindow(u64);
+///
+/// impl Controller for FixedWindow {
+///     fn add_path(&mut self, _path: &NewPath) {}
+///     fn remove_path(&mut self, _path: PathIndex) {}
+///     fn on_packet_acked(&mut self, _packet: &AckedPacket<'_>) {}
+///     fn on_congestion_event(&mut self, _event: &CongestionEvent) {}
+///     fn on_mtu_update(&mut self, _path: PathIndex, _mtu: u16) {}
+///     fn window(&self, _path: PathIndex) -> u64 {
+///         self.0
+///     }
+/// }
+///
+/// impl ControllerFactory for FixedWindow {
+///     fn build(&self, _context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
+///         Box::new(*self)
+///     }
+/// }
+///
+/// // In mpquic: `TransportConfig::congestion(FixedWindow(256 * 1024))`.
+/// let factory: &dyn ControllerFactory = &FixedWindow(256 * 1024);
+/// # let _ = factory;
+/// ```
+pub trait Controller: Send {
+    /// A path begins. Its window is the initial one: [`NewPath::initial_window`], or else that of all,
+    /// [`ControllerContext::initial_window`].
+    fn add_path(&mut self, path: &NewPath);
+
+    /// A path has ended.
+    fn remove_path(&mut self, path: PathIndex);
+
+    /// A path continues over other addresses, so that nothing is known of it any more (RFC 9000
+    /// section 9.4).
+    fn on_path_changed(&mut self, path: &NewPath) {
+        self.add_path(path);
+    }
+
+    /// A packet that counts as in flight was sent.
+    fn on_packet_sent(&mut self, _packet: &SentPacket) {}
+
+    /// A packet in flight was newly acknowledged. Called for each packet of an ACK frame.
+    fn on_packet_acked(&mut self, packet: &AckedPacket<'_>);
+
+    /// A packet in flight was declared lost. Called for each packet, before the
+    /// [`on_congestion_event`](Self::on_congestion_event) that stands for all of them.
+    fn on_packet_lost(&mut self, _packet: &LostPacket) {}
+
+    /// Packets were lost, or the peer reported new ECN-CE marks.
+    fn on_congestion_event(&mut self, event: &CongestionEvent);
+
+    /// Packets that were declared lost were acknowledged after all.
+    fn on_spurious_loss(&mut self, _loss: &SpuriousLoss) {}
+
+    /// An ACK frame was processed: its packets, and those that were declared lost because of it.
+    ///
+    /// Returns whether the controller itself holds sending back from now on, below what it takes the
+    /// path to carry, as BBR does in ProbeRTT. Delivery rates measured in that time count as
+    /// limited by the application.
+    fn on_ack_end(&mut self, _ack: &AckSummary<'_>) -> bool {
+        false
+    }
+
+    /// Sending resumes on a path after the application had nothing to send: nothing is in flight,
+    /// and the next packet is about to be sent.
+    fn on_restart(&mut self, _path: PathIndex, _now: Instant) {}
+
+    /// Careful resume on a path that is remembered (RFC 9959): a jump of the window, and what follows
+    /// from it. Returns whether the controller takes the step.
+    ///
+    /// The default takes none, and so no path begins with more than the initial window. A controller that
+    /// takes the jump takes all other steps, too.
+    fn on_resume(&mut self, _path: PathIndex, _now: Instant, _step: &ResumeStep) -> bool {
+        false
+    }
+
+    /// The rate to pace at, bytes per second. `None` lets the connection pace by window and RTT
+    /// (RFC 9002 section 7.7).
+    fn pacing_rate(&self, _path: PathIndex, _rtt: &RttEstimator) -> Option<f64> {
+        None
+    }
+
+    /// The largest UDP payload that the path takes has changed. The window must stay at or above
+    /// [`minimum_window`](super::minimum_window).
+    fn on_mtu_update(&mut self, path: PathIndex, mtu: u16);
+
+    /// The congestion window, bytes; at most [`MAX_WINDOW`](super::MAX_WINDOW).
+    fn window(&self, path: PathIndex) -> u64;
+
+    /// The slow start threshold, bytes; `u64::MAX` before the first congestion event. A controller
+    /// without slow start keeps the default, which is the window.
+    fn ssthresh(&self, path: PathIndex) -> u64 {
+        self.window(path)
+    }
+
+    /// Whether the window grows exponentially. Pacing is faster then.
+    fn in_slow_start(&self, path: PathIndex) -> bool {
+        self.window(path) < self.ssthresh(path)
+    }
+
+    /// Whether more is sent just now than the path was seen to carry, so that losses may be those of a queue that is full.
+    /// Losses at other times may be told to a `PathMemory` as the path's own. A controller whose
+    /// window grows until a loss always probes, and keeps the default: there, a loss is the path's own if the round-trip time
+    /// tells of no queue.
+    fn is_probing(&self, _path: PathIndex) -> bool {
+        false
+    }
+
+    /// How many congestion events reduced the window, for
+    /// `PathStats::congestion_events`.
+    fn congestion_events(&self, _path: PathIndex) -> u64 {
+        0
+    }
+
+    /// What the transport asks of a path before each packet, in one call. It is what the methods above say, and need not be
+    /// written anew.
+    fn path_state(&self, path: PathIndex, rtt: &RttEstimator) -> ControllerState {
+        ControllerState {
+            window: self.window(path),
+            ssthresh: self.ssthresh(path),
+            in_slow_start: self.in_slow_start(path),
+            pacing_rate: self.pacing_rate(path, rtt),
+        }
+    }
+}
+
+/// What a controller says of a path: [`Controller::path_state`].
+#[derive(Debug, Clone, Copy)]
+pub struct ControllerState {
+    /// [`Controller::window`].
+    pub window: u64,
+    /// [`Controller::ssthresh`].
+    pub ssthresh: u64,
+    /// [`Controller::in_slow_start`].
+    pub in_slow_start: bool,
+    /// [`Controller::pacing_rate`].
+    pub pacing_rate: Option<f64>,
+}
+
+/// Makes a congestion controller for each new connection.
+///
+/// [`CongestionControl`](super::CongestionControl) implements it for the controllers of this crate,
+/// and so does any function or closure with this signature:
+///
+/// ```
+/// use mpquic_congestion::{CongestionControl, Controller, ControllerContext, ControllerFactory};
+///
+/// fn takes(factory: impl ControllerFactory) {
+///     # drop(factory);
+/// }
+/// takes(CongestionControl::Bbr);
+/// takes(|context: &mut ControllerContext<'_>| -> Box<dyn Controller> {
+///     CongestionControl::Olia.build(context)
+/// });
+/// ```
+pub trait ControllerFactory: Send + Sync + 'static {
+    /// A controller without paths, for a new connection.
+    fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller>;
+
+    /// A name for logs. The default is the name of the type.
+    fn label(&self) -> &str {
+        std::any::type_name::<Self>()
+    }
+}
+
+impl<F> ControllerFactory for F
+where
+    F: Fn(&mut ControllerContext<'_>) -> Box<dyn Controller> + Send + Sync + 'static,
+{
+    fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
+        self(context)
+    }
+}
+
+impl ControllerFactory for Arc<dyn ControllerFactory> {
+    fn build(&self, context: &mut ControllerContext<'_>) -> Box<dyn Controller> {
+        (**self).build(context)
+    }
+
+    fn label(&self) -> &str {
+        (**self).label()
+    }
+}
+
+/// What a connection gives to a [`ControllerFactory`].
+pub struct ControllerContext<'a> {
+    initial_window: InitialWindow,
+    slow_start: Option<SlowStart>,
+    rng: &'a mut StdRng,
+}
+
+impl<'a> ControllerContext<'a> {
+    /// What a connection has set: the window with which paths begin, how it grows, and where seeds come from.
+    #[inline]
+    pub const fn new(
+        initial_window: InitialWindow,
+        slow_start: Option<SlowStart>,
+        rng: &'a mut StdRng,
+    ) -> Self {
+        Self {
+            initial_window,
+            slow_start,
+            rng,
+        }
+    }
+
+    /// The window with which each path begins, as set by
+    /// `TransportConfig::initial_window`.
+    #[inline]
+    pub const fn initial_window(&self) -> InitialWindow {
+        self.initial_window
+    }
+
+    /// How windows grow until the first congestion event, as set by
+    /// `TransportConfig::slow_start`. `None`: as the controller thinks best.
+    #[inline]
+    pub const fn slow_start(&self) -> Option<SlowStart> {
+        self.slow_start
+    }
+
+    /// A seed for a random number generator of the controller's own. Every call gives another one.
+    /// It comes from the seed of the endpoint, so that a simulation replays.
+    pub fn seed(&mut self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        seed
+    }
+}
+
+impl fmt::Debug for ControllerContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The generator is a secret.
+        f.debug_struct("ControllerContext")
+            .field("initial_window", &self.initial_window)
+            .field("slow_start", &self.slow_start)
+            .finish_non_exhaustive()
+    }
+}

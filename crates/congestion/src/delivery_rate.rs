@@ -1,0 +1,296 @@
+//! How fast a path delivers (draft-ietf-ccwg-bbr section 4.1); steers nothing.
+
+use std::time::{Duration, Instant};
+
+use super::RttEstimator;
+
+/// The state of delivery when a packet left: kept with the packet (section 4.1.2.1.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeliverySnapshot {
+    /// Bytes delivered before it left.
+    pub delivered: u64,
+    /// Bytes declared lost before it left.
+    pub lost: u64,
+    /// Bytes in flight once it had left, itself included.
+    pub tx_in_flight: u64,
+    delivered_at: Instant,
+    first_sent: Instant,
+    /// The application, the scheduler or flow control gave less than the path would have taken.
+    pub app_limited: bool,
+}
+
+/// A sample of a path's delivery rate (draft-ietf-ccwg-bbr section 4.1). An ACK frame gives one,
+/// measured over the flight of the newest packet that it newly acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct RateSample {
+    /// Bytes per second; 0 if the interval is too short to tell.
+    pub rate: f64,
+    /// Bytes delivered from when that packet was sent until now.
+    pub delivered: u64,
+    /// Bytes delivered before it was sent.
+    pub prior_delivered: u64,
+    /// Bytes in flight when it had been sent.
+    pub tx_in_flight: u64,
+    /// Bytes declared lost since it was sent.
+    pub lost: u64,
+    /// Bytes that the frame newly acknowledged.
+    pub newly_acked: u64,
+    /// Bytes declared lost since the sample before this one.
+    pub newly_lost: u64,
+    /// Bytes delivered so far.
+    pub total_delivered: u64,
+    /// Whether the sample was limited by what there was to send rather than by the path.
+    pub app_limited: bool,
+}
+
+/// An acknowledged packet: the state when it left, and when that was.
+#[derive(Debug, Clone, Copy)]
+pub struct Acknowledged<'a> {
+    snapshot: &'a DeliverySnapshot,
+    sent: Instant,
+}
+
+/// The estimator of one path.
+#[derive(Debug, Default)]
+pub struct DeliveryRate {
+    /// Bytes acknowledged so far, and when the newest of them was.
+    delivered: u64,
+    delivered_at: Option<Instant>,
+    /// Bytes declared lost so far.
+    lost: u64,
+    /// When the packet was sent with which the current sample's send interval begins.
+    first_sent: Option<Instant>,
+    /// Samples are limited by the application until so many bytes are delivered; 0: they are not.
+    app_limited_until: u64,
+    /// Bytes delivered and lost at the sample before this one.
+    sampled: (u64, u64),
+    rate: u64,
+}
+
+impl DeliveryRate {
+    /// A packet of `size` bytes that counts as in flight leaves; `in_flight` is the number of bytes
+    /// before it.
+    #[inline]
+    pub fn on_sent(&mut self, now: Instant, in_flight: u64, size: u16) -> DeliverySnapshot {
+        if in_flight == 0 {
+            self.first_sent = Some(now);
+            self.delivered_at = Some(now);
+        }
+        DeliverySnapshot {
+            delivered: self.delivered,
+            lost: self.lost,
+            tx_in_flight: in_flight + u64::from(size),
+            delivered_at: *self.delivered_at.get_or_insert(now),
+            first_sent: *self.first_sent.get_or_insert(now),
+            app_limited: self.is_app_limited(),
+        }
+    }
+
+    /// Nothing more is there to be sent, though the window would allow it: until what is in flight
+    /// now is acknowledged, samples tell of the application rather than of the path.
+    #[inline]
+    pub const fn on_app_limited(&mut self, in_flight: u64) {
+        let until = self.delivered.saturating_add(in_flight);
+        self.app_limited_until = if until == 0 { 1 } else { until };
+    }
+
+    /// Whether packets that leave now give samples limited by the application.
+    #[inline]
+    pub const fn is_app_limited(&self) -> bool {
+        self.app_limited_until != 0
+    }
+
+    /// A packet was newly acknowledged; one call for each packet of an ACK frame. `newest` becomes the one of them that
+    /// was sent last.
+    #[inline]
+    pub fn on_acked<'a>(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        size: u16,
+        snapshot: &'a DeliverySnapshot,
+        newest: &mut Option<Acknowledged<'a>>,
+    ) {
+        self.delivered += u64::from(size);
+        self.delivered_at = Some(now);
+        let newer = match newest {
+            None => true,
+            Some(best) => (snapshot.delivered, sent) >= (best.snapshot.delivered, best.sent),
+        };
+        if newer {
+            *newest = Some(Acknowledged { snapshot, sent });
+            self.first_sent = Some(sent);
+        }
+    }
+
+    /// A packet that counts as in flight was declared lost. Bytes declared lost since it left,
+    /// itself included.
+    #[inline]
+    pub const fn on_lost(&mut self, size: u16, snapshot: &DeliverySnapshot) -> u64 {
+        self.lost += size as u64;
+        self.lost - snapshot.lost
+    }
+
+    /// Packets declared lost arrived after all: the path did deliver them.
+    #[inline]
+    pub const fn on_spurious(&mut self, bytes: u64) {
+        self.delivered += bytes;
+    }
+
+    /// The packets of an ACK frame, and those lost by it, have been told: makes the sample.
+    /// `None` if the frame acknowledged nothing new.
+    #[inline]
+    pub fn on_ack_end(
+        &mut self,
+        now: Instant,
+        rtt: &RttEstimator,
+        newest: Option<Acknowledged<'_>>,
+    ) -> Option<RateSample> {
+        let Acknowledged { snapshot, sent } = newest?;
+        if self.is_app_limited() && self.delivered > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+        // The slower of sending and acknowledging: compressed ACKs must not feign a fast path.
+        let send_elapsed = sent.saturating_duration_since(snapshot.first_sent);
+        let ack_elapsed = now.saturating_duration_since(snapshot.delivered_at);
+        let interval = send_elapsed.max(ack_elapsed);
+        let delivered = self.delivered - snapshot.delivered;
+        let mut rate = 0.0;
+        if interval >= rtt.min() && interval > Duration::ZERO {
+            rate = delivered as f64 / interval.as_secs_f64();
+            // A sample limited by the application only shows that the path can do at least that.
+            if !snapshot.app_limited || rate as u64 >= self.rate {
+                self.rate = rate as u64;
+            }
+        }
+        let (acked_before, lost_before) =
+            std::mem::replace(&mut self.sampled, (self.delivered, self.lost));
+        Some(RateSample {
+            rate,
+            delivered,
+            prior_delivered: snapshot.delivered,
+            tx_in_flight: snapshot.tx_in_flight,
+            lost: self.lost - snapshot.lost,
+            newly_acked: self.delivered - acked_before,
+            newly_lost: self.lost - lost_before,
+            total_delivered: self.delivered,
+            app_limited: snapshot.app_limited,
+        })
+    }
+
+    /// The newest estimate, bytes per second; 0 before the first.
+    #[inline]
+    pub const fn rate(&self) -> u64 {
+        self.rate
+    }
+
+    /// Bytes delivered so far.
+    #[inline]
+    pub const fn delivered(&self) -> u64 {
+        self.delivered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    fn rtt(ms: u64) -> RttEstimator {
+        let mut rtt = RttEstimator::new(Duration::from_millis(333));
+        rtt.update(Instant::now(), Duration::from_millis(ms), Duration::ZERO);
+        rtt
+    }
+
+    /// A window of 20 packets over a path that delivers one per millisecond, 10 ms away.
+    #[test]
+    fn finds_the_bottleneck() {
+        let mut now = Instant::now();
+        let rtt = rtt(10);
+        let mut rate = DeliveryRate::default();
+        let mut flight: VecDeque<(Instant, DeliverySnapshot)> = VecDeque::new();
+        for _ in 0..20 {
+            let in_flight = flight.len() as u64 * 1000;
+            flight.push_back((now, rate.on_sent(now, in_flight, 1000)));
+        }
+        now += Duration::from_millis(10);
+        for _ in 0..200 {
+            let (sent, snapshot) = flight.pop_front().unwrap();
+            let mut newest = None;
+            rate.on_acked(now, sent, 1000, &snapshot, &mut newest);
+            rate.on_ack_end(now, &rtt, newest);
+            flight.push_back((now, rate.on_sent(now, flight.len() as u64 * 1000, 1000)));
+            now += Duration::from_millis(1);
+        }
+        assert!(
+            (950_000..=1_050_000).contains(&rate.rate()),
+            "{}",
+            rate.rate()
+        );
+        assert_eq!(rate.delivered(), 200_000);
+    }
+
+    #[test]
+    fn an_idle_application_does_not_lower_the_estimate() {
+        let t0 = Instant::now();
+        let rtt = rtt(10);
+        let (mut rate, mut newest) = (DeliveryRate::default(), None);
+        let first: Vec<_> = (0..10).map(|i| rate.on_sent(t0, i * 1000, 1000)).collect();
+        let t1 = t0 + Duration::from_millis(10);
+        for snapshot in &first {
+            rate.on_acked(t1, t0, 1000, snapshot, &mut newest);
+        }
+        assert_eq!(rate.on_ack_end(t1, &rtt, newest.take()).unwrap().rate, 1e6);
+        rate.on_app_limited(0);
+        let snapshot = rate.on_sent(t1, 0, 1000);
+        let t2 = t1 + Duration::from_millis(10);
+        rate.on_acked(t2, t1, 1000, &snapshot, &mut newest);
+        let sample = rate.on_ack_end(t2, &rtt, newest.take()).unwrap();
+        assert_eq!((sample.rate, sample.app_limited), (1e5, true));
+        assert_eq!(rate.rate(), 1_000_000);
+        assert_eq!(rate.on_ack_end(t2, &rtt, None), None, "nothing new");
+    }
+
+    /// Ten packets; the third is lost, and the loss is seen with the fifth.
+    #[test]
+    fn a_sample_tells_what_was_in_flight_and_lost() {
+        let t0 = Instant::now();
+        let rtt = rtt(10);
+        let (mut rate, mut newest) = (DeliveryRate::default(), None);
+        let sent: Vec<_> = (0..10).map(|i| rate.on_sent(t0, i * 1000, 1000)).collect();
+        let t1 = t0 + Duration::from_millis(10);
+        for i in [0, 1, 3, 4] {
+            rate.on_acked(t1, t0, 1000, &sent[i], &mut newest);
+        }
+        assert_eq!(rate.on_lost(1000, &sent[2]), 1000);
+        let sample = rate.on_ack_end(t1, &rtt, newest.take()).unwrap();
+        let expected = RateSample {
+            rate: 4000.0 / 0.01,
+            delivered: 4000,
+            prior_delivered: 0,
+            tx_in_flight: 5000,
+            lost: 1000,
+            newly_acked: 4000,
+            newly_lost: 1000,
+            total_delivered: 4000,
+            app_limited: false,
+        };
+        assert_eq!(sample, expected);
+        // Sent after the loss: nothing was lost since.
+        let later = rate.on_sent(t1, 5000, 1000);
+        assert_eq!((later.delivered, later.tx_in_flight), (4000, 6000));
+        rate.on_spurious(1000);
+        let t2 = t1 + Duration::from_millis(10);
+        rate.on_acked(t2, t1, 1000, &later, &mut newest);
+        let sample = rate.on_ack_end(t2, &rtt, newest.take()).unwrap();
+        assert_eq!((sample.lost, sample.newly_lost), (0, 0));
+        assert_eq!((sample.delivered, sample.newly_acked), (2000, 2000));
+        // A sample over less than the shortest RTT tells no rate.
+        let quick = rate.on_sent(t2, 0, 1000);
+        let t3 = t2 + Duration::from_millis(9);
+        rate.on_acked(t3, t2, 1000, &quick, &mut newest);
+        assert_eq!(rate.on_ack_end(t3, &rtt, newest.take()).unwrap().rate, 0.0);
+    }
+}

@@ -1,0 +1,171 @@
+//! The names, units and directions of metrics, except those that only a workload has.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use mpquic_proto::congestion::ResumeState;
+use mpquic_proto::{Connection, PathId};
+use mpquic_sim::Measurements;
+use mpquic_sim::workload::{Better, Metric};
+use serde::{Deserialize, Serialize};
+
+use super::{learned, time};
+
+/// A metric in results.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MetricInfo {
+    /// The key in the values.
+    pub name: String,
+    /// The unit; empty for a plain number.
+    pub unit: String,
+    /// Which direction is better; `None` if neither is.
+    pub better: Option<Better>,
+}
+
+impl MetricInfo {
+    pub(crate) fn new(name: &str, unit: &str, better: Option<Better>) -> Self {
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            better,
+        }
+    }
+}
+
+impl From<&Metric> for MetricInfo {
+    fn from(metric: &Metric) -> Self {
+        Self {
+            name: metric.name.to_owned(),
+            unit: metric.unit.to_owned(),
+            better: Some(metric.better),
+        }
+    }
+}
+
+const LOWER: Option<Better> = Some(Better::Lower);
+
+/// Metrics of the transport, which every workload has. The client receives the data, the server
+/// sends it.
+const TRANSPORT: &[(&str, &str, Option<Better>)] = &[
+    // The out-of-order queue, sampled at each arrival.
+    ("oqs_mean", "kB", LOWER),
+    ("oqs_p50", "kB", LOWER),
+    ("oqs_p95", "kB", LOWER),
+    ("oqs_p99", "kB", LOWER),
+    ("oqs_max", "kB", LOWER),
+    // The same over time.
+    ("oqs_time_mean", "kB", LOWER),
+    ("retransmitted", "kB", LOWER),
+    ("duplicated", "kB", None),
+    ("reinjected", "kB", None),
+    ("lost", "%", LOWER),
+    ("wait_time", "s", None),
+    ("decisions", "", None),
+    ("waits", "", None),
+    ("simulated", "s", None),
+];
+
+/// Metrics of each path, named `path1_share` and so on.
+const OF_PATHS: &[(&str, &str, Option<Better>)] = &[
+    ("share", "%", None),
+    ("rate", "Mbit/s", None),
+    ("lost", "%", LOWER),
+    // Careful resume: the window that the server jumped to, and whether it had to retreat.
+    ("jump", "kB", None),
+    ("retreated", "", LOWER),
+    // It did not jump because its round trip told of a queue, or was another one.
+    ("refused", "", LOWER),
+];
+
+/// The values of the transport's metrics in a run that ended at `end`.
+pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<String, f64> {
+    let mut values = BTreeMap::new();
+    let mut set = |name: &str, value: f64| {
+        values.insert(name.to_owned(), value);
+    };
+    let (receiver, sender) = (&measured.client, &measured.server);
+    if let Some(queue) = receiver.out_of_order {
+        let kilobytes = |bytes: u64| bytes as f64 / 1e3;
+        set("oqs_mean", queue.by_arrival.mean / 1e3);
+        set("oqs_p50", kilobytes(queue.by_arrival.p50));
+        set("oqs_p95", kilobytes(queue.by_arrival.p95));
+        set("oqs_p99", kilobytes(queue.by_arrival.p99));
+        set("oqs_max", kilobytes(queue.by_arrival.max));
+        set("oqs_time_mean", queue.by_time.mean / 1e3);
+    }
+    let percent = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let all = sender.total();
+    set("retransmitted", all.retransmitted_bytes as f64 / 1e3);
+    set("duplicated", all.duplicated_bytes as f64 / 1e3);
+    set("reinjected", all.reinjected_bytes as f64 / 1e3);
+    set("lost", percent(all.lost_packets, all.sent_packets));
+    set("wait_time", sender.wait_time.as_secs_f64());
+    set("decisions", sender.decisions as f64);
+    set("waits", sender.waits as f64);
+    set("simulated", end.as_secs_f64());
+    for (number, path) in receiver.paths.iter().enumerate() {
+        let seconds = end.as_secs_f64().max(1e-9);
+        let number = number + 1;
+        set(&format!("path{number}_share"), 100.0 * path.received_share);
+        let rate = path.received_bytes as f64 * 8.0 / seconds / 1e6;
+        set(&format!("path{number}_rate"), rate);
+    }
+    for (number, path) in sender.paths.iter().enumerate() {
+        let lost = percent(path.lost_packets, path.sent_packets);
+        set(&format!("path{}_lost", number + 1), lost);
+    }
+    values
+}
+
+/// What came of careful resume on each path of the server. The paths are in the order in which they were opened:
+/// `numbers` are theirs in the file, from 0.
+pub(crate) fn of_resume(server: &Connection, numbers: &[usize]) -> Vec<(String, f64)> {
+    let mut values = Vec::new();
+    for (id, number) in numbers.iter().enumerate() {
+        let Ok(stats) = server.path_stats(PathId(id as u32)) else {
+            continue;
+        };
+        let number = number + 1;
+        let retreated = matches!(
+            stats.careful_resume,
+            ResumeState::Retreated | ResumeState::SafeRetreat
+        );
+        values.push((format!("path{number}_jump"), stats.jump_window as f64 / 1e3));
+        values.push((
+            format!("path{number}_retreated"),
+            f64::from(u8::from(retreated)),
+        ));
+        let refused = matches!(
+            stats.careful_resume,
+            ResumeState::QueueSeen | ResumeState::RttChanged
+        );
+        values.push((
+            format!("path{number}_refused"),
+            f64::from(u8::from(refused)),
+        ));
+    }
+    values
+}
+
+/// Finds a metric by name: of the workload, the transport, a path, or a learning scheduler.
+pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo> {
+    if let Some(metric) = of_workload.iter().find(|metric| metric.name == name) {
+        return Some(metric.clone());
+    }
+    if let Some((path, ending)) = name.split_once('_')
+        && let Some(Ok(1..=8)) = path.strip_prefix("path").map(str::parse::<u8>)
+        && let Some((_, unit, better)) = OF_PATHS.iter().find(|known| known.0 == ending)
+    {
+        return Some(MetricInfo::new(name, unit, *better));
+    }
+    transport()
+        .chain(learned::all())
+        .chain(time::metrics())
+        .find(|metric| metric.name == name)
+}
+
+/// All metrics of the transport.
+pub(crate) fn transport() -> impl Iterator<Item = MetricInfo> {
+    let all = TRANSPORT.iter();
+    all.map(|&(name, unit, better)| MetricInfo::new(name, unit, better))
+}
