@@ -1,4 +1,4 @@
-//! What can go wrong, as Python exceptions with the Rust message; decides nothing.
+//! What can go wrong, as Python exceptions with the Rust message.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! Results of runs as columns, summaries and text; computes nothing that the lab does not.
+//! Results of runs as columns, summaries and text.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Peekaboo's stochastic adjustment: how often to keep the choice of a two-armed policy; estimates nothing.
+//! Peekaboo's stochastic adjustment: how often to keep the choice of a two-armed policy.
 
 use crate::{Draw, Regrets};
 

@@ -1,4 +1,4 @@
-//! Sets of arms, one bit each; does not know what an arm is.
+//! Sets of arms, one bit each.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Bandit algorithms that decide in nanoseconds: no_std, no allocation; knows nothing of networks.
+//! Bandit algorithms that decide in nanoseconds: no_std, no allocation.
 //!
 //! Without the standard library (`cargo build -p mpquic-bandit --no-default-features`), roots and
 //! logarithms are libm's. Their results are equal or differ in the last bit. `serde` writes and reads

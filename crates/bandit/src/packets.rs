@@ -1,4 +1,4 @@
-//! The packets that rewards are made of, and the sum of their rates by weight; knows no decisions.
+//! The packets that rewards are made of, and the sum of their rates by weight.
 
 use core::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Pairs rewards that come late with the decisions that earned them, in order; learns nothing from them.
+//! Pairs rewards that come late with the decisions that earned them, in order.
 
 use core::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! Contexts and models as views of the crate `ndarray`: checks lengths and passes on; learns nothing itself.
+//! Contexts and models as views of the crate `ndarray`: checks lengths and passes on.
 
 use core::fmt;
 

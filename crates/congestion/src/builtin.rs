@@ -1,4 +1,4 @@
-//! The congestion controllers of this crate, by name; implements none.
+//! The congestion controllers of this crate, by name.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The contract of a congestion controller, and how a connection gets one; implements none.
+//! The contract of a congestion controller, and how a connection gets one.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How fast a path delivers (draft-ietf-ccwg-bbr section 4.1); steers nothing.
+//! How fast a path delivers (draft-ietf-ccwg-bbr section 4.1).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a connection tells a congestion controller: one struct per event; decides nothing.
+//! What a connection tells a congestion controller: one struct per event.
 
 use std::time::{Duration, Instant};
 

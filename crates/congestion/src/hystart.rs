@@ -1,4 +1,4 @@
-//! HyStart++ (RFC 9406): leaves slow start before it overflows the bottleneck; holds no window.
+//! HyStart++ (RFC 9406): leaves slow start before it overflows the bottleneck.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The window with which a path begins, and the least that any window gets; grows nothing.
+//! The window with which a path begins, and the least that any window gets.
 
 /// The congestion window of a new path.
 ///

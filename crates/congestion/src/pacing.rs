@@ -1,4 +1,4 @@
-//! Spreads a path's packets over time (RFC 9002 section 7.7); arms no timer itself.
+//! Spreads a path's packets over time (RFC 9002 section 7.7).
 
 use std::time::{Duration, Instant};
 

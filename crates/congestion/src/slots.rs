@@ -1,4 +1,4 @@
-//! One state per path slot; knows no algorithm.
+//! One state per path slot.
 
 use mpquic_sched_core::PathIndex;
 

@@ -1,4 +1,4 @@
-//! The first slow start of a path, by the chosen algorithm; holds no window.
+//! The first slow start of a path, by the chosen algorithm.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! A fixed split of each transfer between the fastest path and the others, for the best one with hindsight; learns nothing.
+//! A fixed split of each transfer between the fastest path and the others, for the best one with hindsight.
 
 use mpquic_sched::{
     Context, Decision, InvalidConfig, PathIndex, PathView, Registry, Scheduler, Sent, StreamUpdate,

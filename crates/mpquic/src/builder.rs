@@ -1,4 +1,4 @@
-//! Settings of an endpoint before it starts; no behaviour beyond that.
+//! Settings of an endpoint before it starts.
 
 use std::io;
 use std::net::SocketAddr;

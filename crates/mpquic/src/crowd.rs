@@ -1,4 +1,4 @@
-//! Has the allocator give the memory of many connections back to the system once they are gone; frees nothing itself.
+//! Has the allocator give the memory of many connections back to the system once they are gone.
 //!
 //! glibc keeps what was freed between blocks that are still in use, which is nearly all that a crowd of connections held. Other
 //! allocators give it back by themselves.

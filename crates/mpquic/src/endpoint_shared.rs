@@ -1,4 +1,4 @@
-//! What an endpoint's handles, the task of one of its shards and the connections of that share; no protocol state of its own.
+//! What an endpoint's handles, the task of one of its shards and the connections of that share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

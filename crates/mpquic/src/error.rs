@@ -1,4 +1,4 @@
-//! Why an operation of the async API failed; no behaviour beyond conversions.
+//! Why an operation of the async API failed.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What the link between two addresses takes, as the operating system knows it; remembers nothing.
+//! What the link between two addresses takes, as the operating system knows it.
 
 use proto::FourTuple;
 use socket2::SockRef;

@@ -1,4 +1,4 @@
-//! The receiving half of a stream; holds no data.
+//! The receiving half of a stream.
 
 use std::future::poll_fn;
 use std::io;

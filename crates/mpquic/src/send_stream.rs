@@ -1,4 +1,4 @@
-//! The sending half of a stream; holds no data.
+//! The sending half of a stream.
 
 use std::future::{Future, poll_fn};
 use std::io;

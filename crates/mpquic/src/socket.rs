@@ -1,4 +1,4 @@
-//! One socket as an endpoint uses it, and the set of an endpoint's sockets; knows no connection.
+//! One socket as an endpoint uses it, and the set of an endpoint's sockets.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -1,4 +1,4 @@
-//! How a socket that fails to receive is treated, and how the application hears of it; receives nothing.
+//! How a socket that fails to receive is treated, and how the application hears of it.
 
 use std::io;
 use std::net::SocketAddr;

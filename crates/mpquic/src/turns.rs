@@ -1,4 +1,4 @@
-//! Turns of those who wait for something that serves one at a time; waits for nothing itself.
+//! Turns of those who wait for something that serves one at a time.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a connection may be expected to carry, for applications that plan ahead; decides nothing itself.
+//! What a connection may be expected to carry, for applications that plan ahead.
 
 use std::time::{Duration, Instant};
 

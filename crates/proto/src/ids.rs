@@ -1,4 +1,4 @@
-//! The addresses of a network path and their name across connections, and the handles of this crate; no state.
+//! The addresses of a network path and their name across connections, and the handles of this crate.
 
 use std::fmt;
 use std::hash::Hasher;

@@ -1,4 +1,4 @@
-//! Memory for data over all connections of an endpoint: what is lent to whom, and how much more; holds no data.
+//! Memory for data over all connections of an endpoint: what is lent to whom, and how much more.
 //!
 //! Each connection may hold [`GUARANTEED`] bytes in each direction without asking, so that all of them
 //! move whatever others hold. Beyond that it borrows from a pool that all share, in pieces, so that the

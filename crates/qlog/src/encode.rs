@@ -1,4 +1,4 @@
-//! Records to JSON text sequences (RFC 7464), in the order in which they come; opens no file.
+//! Records to JSON text sequences (RFC 7464), in the order in which they come.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! What happened, as small values of one size: what goes from the connection to whoever writes. Knows no JSON.
+//! What happened, as small values of one size: what goes from the connection to whoever writes.
 
 use mpquic_proto::sched::Data;
 use mpquic_proto::{

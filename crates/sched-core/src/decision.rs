@@ -1,4 +1,4 @@
-//! The `Scheduler` trait and what it answers; no scheduler of its own.
+//! The `Scheduler` trait and what it answers.
 
 use std::time::Instant;
 

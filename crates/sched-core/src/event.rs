@@ -1,4 +1,4 @@
-//! What a scheduler is told after it has decided; events carry facts, no judgement.
+//! What a scheduler is told after it has decided.
 
 use std::time::{Duration, Instant};
 

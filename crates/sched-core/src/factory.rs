@@ -1,4 +1,4 @@
-//! How each connection gets a scheduler of its own; knows no scheduler.
+//! How each connection gets a scheduler of its own.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a scheduler says it has learned, for people and programs to read; learns nothing itself.
+//! What a scheduler says it has learned, for people and programs to read.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

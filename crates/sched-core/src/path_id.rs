@@ -1,4 +1,4 @@
-//! The path ID of RFC 10069; does not know which paths there are.
+//! The path ID of RFC 10069.
 
 use std::fmt;
 

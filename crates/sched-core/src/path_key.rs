@@ -1,4 +1,4 @@
-//! Names a path across connections, by the hosts at its two ends; keeps no addresses.
+//! Names a path across connections, by the hosts at its two ends.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Path slots and sets of them; does not know what a path is.
+//! Path slots and sets of them.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How long a scheduler may wait for a path that is full, and when it may not at all; decides nothing else.
+//! How long a scheduler may wait for a path that is full, and when it may not at all.
 
 use std::time::{Duration, Instant};
 

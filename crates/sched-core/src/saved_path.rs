@@ -1,4 +1,4 @@
-//! What is known of a path from earlier connections, and the contract of what keeps it; keeps nothing itself.
+//! What is known of a path from earlier connections, and the contract of what keeps it.
 
 use std::time::Duration;
 

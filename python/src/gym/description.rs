@@ -1,4 +1,4 @@
-//! What a run is described with: a network, a scheduler's configuration, as Python hands them over; runs nothing.
+//! What a run is described with: a network, a scheduler's configuration, as Python hands them over.
 
 use mpquic_sim::LinkConfig;
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! The module `mpquic_lab.gym`: schedulers stepped one decision at a time, whole runs, and policies as the sender runs them; trains nothing.
+//! The module `mpquic_lab.gym`: schedulers stepped one decision at a time, whole runs, and policies as the sender runs them.
 //!
 //! Nothing here is a model of a scheduler: what a trainer steps is the scheduler itself, in the simulator's server, with
 //! a policy whose answers come from Python ([`remote`]).

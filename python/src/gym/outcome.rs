@@ -1,4 +1,4 @@
-//! How a run went, in figures with the lab's names, and as a Python dictionary; runs nothing.
+//! How a run went, in figures with the lab's names, and as a Python dictionary.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A policy from a file, run from Python by the engines that senders run it with; measures and trains nothing.
+//! A policy from a file, run from Python by the engines that senders run it with.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

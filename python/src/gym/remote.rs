@@ -1,4 +1,4 @@
-//! The two ends of a session: a policy that hands states to whoever steps it and blocks for the answers, and what is told of the scheduler's experience; knows no Python.
+//! The two ends of a session: a policy that hands states to whoever steps it and blocks for the answers, and what is told of the scheduler's experience.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! Puts a simulated network together as the lab does, and runs its workload to the end; knows no Python.
+//! Puts a simulated network together as the lab does, and runs its workload to the end.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Packets of QUIC version 1 on the wire: headers and their protection, with the keys of rustls; keeps no state.
+//! Packets of QUIC version 1 on the wire: headers and their protection, with the keys of rustls.
 
 use rustls::quic::{DirectionalKeys, HeaderProtectionKey, PacketKey};
 

@@ -1,4 +1,4 @@
-//! Transport parameters with whatever values (RFC 9000 section 18); checks none.
+//! Transport parameters with whatever values (RFC 9000 section 18).
 
 use crate::wire::{Reader, put_varint};
 

@@ -1,4 +1,4 @@
-//! The code under test: an `mpquic_proto::Endpoint` with all its connections, in virtual time. Knows no attack.
+//! The code under test: an `mpquic_proto::Endpoint` with all its connections, in virtual time.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The rewards of one arm with their contexts, and the nearest of these contexts; trains nothing.
+//! The rewards of one arm with their contexts, and the nearest of these contexts.
 
 #[cfg(feature = "serde")]
 mod snapshot;

@@ -1,4 +1,4 @@
-//! The transformation that makes Mahalanobis distances Euclidean ones; keeps no samples.
+//! The transformation that makes Mahalanobis distances Euclidean ones.
 
 use num_traits::Float;
 

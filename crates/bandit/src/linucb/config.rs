@@ -1,4 +1,4 @@
-//! Settings of the linear bandits and their checks; computes nothing.
+//! Settings of the linear bandits and their checks.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! The inverse of a small symmetric positive definite matrix; knows nothing of bandits.
+//! The inverse of a small symmetric positive definite matrix.
 
 use num_traits::Float;
 

@@ -1,4 +1,4 @@
-//! The two kinds of floating-point number a linear bandit computes with; holds no algorithm.
+//! The two kinds of floating-point number a linear bandit computes with.
 
 use core::fmt::Debug;
 use core::ops::{AddAssign, MulAssign, SubAssign};

@@ -1,4 +1,4 @@
-//! Ridge regression of one arm, brought forward a sample at a time; chooses nothing.
+//! Ridge regression of one arm, brought forward a sample at a time.
 
 use core::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! What linear models are written down as, and the checks on what is read back; opens no file.
+//! What linear models are written down as, and the checks on what is read back.
 //!
 //! Symmetric matrices are written as their lower triangles, row by row: what is read is symmetric by
 //! form. Nothing is allocated, in either direction.

@@ -1,4 +1,4 @@
-//! Means and widths of the arms, and the choice among them; does not say what a width is.
+//! Means and widths of the arms, and the choice among them.
 
 use crate::{ArmSet, Refused};
 

@@ -1,4 +1,4 @@
-//! Discounted UCB, for rewards that drift: older rewards weigh less; keeps no history.
+//! Discounted UCB, for rewards that drift: older rewards weigh less.
 
 use num_traits::Float;
 

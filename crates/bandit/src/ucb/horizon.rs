@@ -1,4 +1,4 @@
-//! sqrt(2 ln f(t)), kept while t is counted up; knows no arms.
+//! sqrt(2 ln f(t)), kept while t is counted up.
 
 use num_traits::Float;
 

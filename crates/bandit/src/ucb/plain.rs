@@ -1,4 +1,4 @@
-//! UCB1, for stationary rewards; forgets nothing.
+//! UCB1, for stationary rewards.
 
 use num_traits::Float;
 

@@ -1,4 +1,4 @@
-//! What bandits are written down as, and the checks on what is read back; opens no file.
+//! What bandits are written down as, and the checks on what is read back.
 //!
 //! Only what was learned is written. What follows from it (widths, roots) is computed anew, and
 //! choices whose reward was outstanding are left out: nobody will settle them after a restart.

@@ -1,4 +1,4 @@
-//! The most that a path was seen to deliver, and whether sending faster still finds more; paces nothing.
+//! The most that a path was seen to deliver, and whether sending faster still finds more.
 
 use crate::RateSample;
 

@@ -1,4 +1,4 @@
-//! The shapes of values whose axes are reduced, dropped or inserted, where these are constant; bounds nothing else.
+//! The shapes of values whose axes are reduced, dropped or inserted, where these are constant.
 
 use tract_onnx::pb::NodeProto;
 

@@ -1,4 +1,4 @@
-//! From a checked ONNX graph to tract's typed one, with the card's shapes and the constants folded; runs nothing.
+//! From a checked ONNX graph to tract's typed one, with the card's shapes and the constants folded.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! Tensors in the file: their dimensions, that the data fits them, that every number is finite; changes nothing.
+//! Tensors in the file: their dimensions, that the data fits them, that every number is finite.
 
 use tract_onnx::pb::{TensorProto, tensor_proto::DataType};
 

@@ -1,4 +1,4 @@
-//! A walk over the protobuf bytes of an ONNX file before they are decoded; builds nothing.
+//! A walk over the protobuf bytes of an ONNX file before they are decoded.
 //!
 //! A two-byte record can become a structure of hundreds of bytes, so the size of the file alone does not bound the
 //! memory of decoding. The walk counts the records that decoding would make, and refuses what a policy has no use for

@@ -1,4 +1,4 @@
-//! Makes connection IDs of one length, random or as the application wants them; issues and remembers none.
+//! Makes connection IDs of one length, random or as the application wants them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Connection IDs by which load balancers find a server (QUIC-LB, draft-ietf-quic-load-balancers); routes nothing.
+//! Connection IDs by which load balancers find a server (QUIC-LB, draft-ietf-quic-load-balancers).
 
 use std::fmt;
 use std::sync::{PoisonError, RwLock};

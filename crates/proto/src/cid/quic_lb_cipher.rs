@@ -1,4 +1,4 @@
-//! What QUIC-LB encrypts connection IDs with: AES-128, and nonces that never repeat; knows no format.
+//! What QUIC-LB encrypts connection IDs with: AES-128, and nonces that never repeat.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Stateless reset tokens: makes ours, recognises the peer's; sends nothing.
+//! Stateless reset tokens: makes ours, recognises the peer's.
 
 use std::hint::black_box;
 

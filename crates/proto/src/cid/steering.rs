@@ -1,4 +1,4 @@
-//! Which shard of an endpoint a datagram belongs to, by its connection ID alone; keeps nothing.
+//! Which shard of an endpoint a datagram belongs to, by its connection ID alone.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! How often the peer is asked to acknowledge (QUIC Acknowledgment Frequency); no behaviour.
+//! How often the peer is asked to acknowledge (QUIC Acknowledgment Frequency).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How a path begins of which something is remembered (RFC 9959); no behaviour.
+//! How a path begins of which something is remembered (RFC 9959).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Settings of outgoing connections: TLS and transport; connects nothing.
+//! Settings of outgoing connections: TLS and transport.
 
 use std::sync::Arc;
 use std::time::Duration;

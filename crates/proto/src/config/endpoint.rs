@@ -1,4 +1,4 @@
-//! Settings of an endpoint, shared by all its connections; no behaviour.
+//! Settings of an endpoint, shared by all its connections.
 
 use std::fmt;
 use std::sync::Arc;

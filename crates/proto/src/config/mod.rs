@@ -1,4 +1,4 @@
-//! What a user sets: of the endpoint, of a client or server, of the transport; no behaviour.
+//! What a user sets: of the endpoint, of a client or server, of the transport.
 
 mod ack_frequency;
 mod careful_resume;

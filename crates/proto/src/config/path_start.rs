@@ -1,4 +1,4 @@
-//! From when a client may open paths; no behaviour.
+//! From when a client may open paths.
 
 /// From when a client may open further paths, and a server names connection IDs for them.
 ///

@@ -1,4 +1,4 @@
-//! Which implementation of cryptography TLS configurations get that are made here; configures nothing.
+//! Which implementation of cryptography TLS configurations get that are made here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How a client connects over several addresses; no behaviour.
+//! How a client connects over several addresses.
 
 use std::time::Duration;
 

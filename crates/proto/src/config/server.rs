@@ -1,4 +1,4 @@
-//! Settings of incoming connections: TLS, transport, how many may wait; accepts nothing.
+//! Settings of incoming connections: TLS, transport, how many may wait.
 
 use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;

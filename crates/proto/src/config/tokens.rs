@@ -1,4 +1,4 @@
-//! Settings of the tokens that a server gives its clients for later connections; issues none.
+//! Settings of the tokens that a server gives its clients for later connections.
 
 use std::fmt;
 use std::sync::Arc;

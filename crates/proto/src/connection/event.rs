@@ -1,4 +1,4 @@
-//! What a connection tells its application; no state.
+//! What a connection tells its application.
 
 use mpquic_sched_core::PathStatus;
 

@@ -1,4 +1,4 @@
-//! Unreliable datagrams (RFC 9221) in bounded queues; does not choose paths.
+//! Unreliable datagrams (RFC 9221) in bounded queues.
 
 mod options;
 mod outgoing;

@@ -1,4 +1,4 @@
-//! What an application asks for when it sends a datagram; does not carry it out.
+//! What an application asks for when it sends a datagram.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Datagrams to send and received ones, bounded by bytes; does not choose paths or detect losses.
+//! Datagrams to send and received ones, bounded by bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

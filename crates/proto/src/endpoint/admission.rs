@@ -1,4 +1,4 @@
-//! Whom a server lets in: what a first Initial packet must be, who must prove their address first; accepts nobody.
+//! Whom a server lets in: what a first Initial packet must be, who must prove their address first.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};

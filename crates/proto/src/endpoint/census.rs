@@ -1,4 +1,4 @@
-//! Counts the complete connections of a server, and those of each network that clients come from; ends none.
+//! Counts the complete connections of a server, and those of each network that clients come from.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

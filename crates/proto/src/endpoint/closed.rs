@@ -1,4 +1,4 @@
-//! Connections that were over before they began, and the packet that says so; builds no packets.
+//! Connections that were over before they began, and the packet that says so.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

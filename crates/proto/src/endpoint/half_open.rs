@@ -1,4 +1,4 @@
-//! Counts the half-open connections and what they hold against a budget; ends none.
+//! Counts the half-open connections and what they hold against a budget.
 
 use crate::{ServerConfig, limits};
 

@@ -1,4 +1,4 @@
-//! Connections that wait to be accepted, and their datagrams, within bounds; decides on none.
+//! Connections that wait to be accepted, and their datagrams, within bounds.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The line of clients that wait to be served, for drivers that take them out of it: who is next; accepts nobody.
+//! The line of clients that wait to be served, for drivers that take them out of it: who is next.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

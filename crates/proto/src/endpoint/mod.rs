@@ -1,4 +1,4 @@
-//! Routes datagrams to connections and makes new ones; does not run them.
+//! Routes datagrams to connections and makes new ones.
 
 mod accept;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which connection a connection ID or a stateless reset token belongs to; holds no connection.
+//! Which connection a connection ID or a stateless reset token belongs to.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

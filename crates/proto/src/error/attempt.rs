@@ -1,4 +1,4 @@
-//! Why a connection could not be begun from one address to another; tries none.
+//! Why a connection could not be begun from one address to another.
 
 use std::fmt::Write;
 

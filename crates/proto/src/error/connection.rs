@@ -1,4 +1,4 @@
-//! Why a connection ended, as the application sees it; ends none.
+//! Why a connection ended, as the application sees it.
 
 use bytes::Bytes;
 use mpquic_sched_core::{TransportErrorCode, VarInt};

@@ -1,4 +1,4 @@
-//! Why a connection ends or a call fails, and who is at fault; wire codes, no handling.
+//! Why a connection ends or a call fails, and who is at fault.
 
 mod attempt;
 mod connection;

@@ -1,4 +1,4 @@
-//! Why a path ends or cannot be opened (RFC 10069, Error Codes); ends none.
+//! Why a path ends or cannot be opened (RFC 10069, Error Codes).
 
 use std::fmt;
 

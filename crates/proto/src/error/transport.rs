@@ -1,4 +1,4 @@
-//! A violation of the protocol and the code that tells it to the peer (RFC 9000 section 20.1); tells nobody.
+//! A violation of the protocol and the code that tells it to the peer (RFC 9000 section 20.1).
 
 use std::borrow::Cow;
 use std::fmt;

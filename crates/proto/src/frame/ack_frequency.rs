@@ -1,4 +1,4 @@
-//! The ACK_FREQUENCY frame (QUIC Acknowledgment Frequency); codec only, judges no value.
+//! The ACK_FREQUENCY frame (QUIC Acknowledgment Frequency).
 
 use super::decode::Malformed;
 use super::types;

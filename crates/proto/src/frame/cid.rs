@@ -1,4 +1,4 @@
-//! (PATH_)NEW_CONNECTION_ID and (PATH_)RETIRE_CONNECTION_ID (RFC 9000 sections 19.15 and 19.16, RFC 10069, New Frames); keeps no IDs.
+//! (PATH_)NEW_CONNECTION_ID and (PATH_)RETIRE_CONNECTION_ID (RFC 9000 sections 19.15 and 19.16, RFC 10069, New Frames).
 
 use mpquic_sched_core::ConnectionId;
 

@@ -1,4 +1,4 @@
-//! CONNECTION_CLOSE of the transport and of the application (RFC 9000 section 19.19); closes nothing.
+//! CONNECTION_CLOSE of the transport and of the application (RFC 9000 section 19.19).
 
 use bytes::Bytes;
 use mpquic_sched_core::{TransportErrorCode, coding::Codec};

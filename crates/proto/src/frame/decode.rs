@@ -1,4 +1,4 @@
-//! Walks the frames of a decrypted packet; allocates nothing and decides nothing.
+//! Walks the frames of a decrypted packet.
 
 use std::iter::FusedIterator;
 

@@ -1,4 +1,4 @@
-//! Type, size, encoding and place (RFC 9000 table 3) of every frame; appends only, knows no limit.
+//! Type, size, encoding and place (RFC 9000 table 3) of every frame.
 
 use mpquic_sched_core::Dir;
 

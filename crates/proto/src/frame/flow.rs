@@ -1,4 +1,4 @@
-//! Decodes the frames of flow control (RFC 9000 sections 19.9 to 19.14); enforces no limit but the wire's.
+//! Decodes the frames of flow control (RFC 9000 sections 19.9 to 19.14).
 
 use mpquic_sched_core::Dir;
 

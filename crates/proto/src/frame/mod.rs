@@ -1,4 +1,4 @@
-//! The frames of RFC 9000, 9221, 10069 and of QUIC Acknowledgment Frequency as values; codec only: no state, no policy.
+//! The frames of RFC 9000, 9221, 10069 and of QUIC Acknowledgment Frequency as values.
 
 mod ack;
 mod ack_frequency;

@@ -1,4 +1,4 @@
-//! Decodes the frames about how many paths there may be (RFC 10069, MAX_PATH_ID frame, and after); compares with no limit of ours.
+//! Decodes the frames about how many paths there may be (RFC 10069, MAX_PATH_ID frame, and after).
 
 use super::Frame;
 use super::decode::Malformed;

@@ -1,4 +1,4 @@
-//! Frames that carry or end a byte stream: STREAM, CRYPTO, RESET_STREAM, STOP_SENDING (RFC 9000 sections 19.4 to 19.8); no stream state.
+//! Frames that carry or end a byte stream: STREAM, CRYPTO, RESET_STREAM, STOP_SENDING (RFC 9000 sections 19.4 to 19.8).
 
 use mpquic_sched_core::{StreamId, VarInt};
 

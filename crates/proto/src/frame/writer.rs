@@ -1,4 +1,4 @@
-//! A bounded writer of one packet's payload that records what went in; chooses nothing.
+//! A bounded writer of one packet's payload that records what went in.
 
 use super::Frame;
 use crate::space::{SentFrame, SentFrames};

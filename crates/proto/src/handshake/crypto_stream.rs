@@ -1,4 +1,4 @@
-//! The CRYPTO stream of one encryption level, both directions (RFC 9000 section 7); knows no TLS.
+//! The CRYPTO stream of one encryption level, both directions (RFC 9000 section 7).
 
 use std::collections::VecDeque;
 use std::ops::Range;

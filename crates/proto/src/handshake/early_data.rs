@@ -1,4 +1,4 @@
-//! The keys of 0-RTT packets, and whether the server took them (RFC 9001 sections 4.6 and 4.9.3); does not touch packets.
+//! The keys of 0-RTT packets, and whether the server took them (RFC 9001 sections 4.6 and 4.9.3).
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Drives TLS through the CRYPTO streams and holds the keys of each level; does not touch packets.
+//! Drives TLS through the CRYPTO streams and holds the keys of each level.
 
 mod crypto_stream;
 mod early_data;

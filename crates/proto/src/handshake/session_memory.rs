@@ -1,4 +1,4 @@
-//! A store of a server's TLS sessions in one block of memory; knows nothing of what is in them.
+//! A store of a server's TLS sessions in one block of memory.
 
 use std::collections::VecDeque;
 use std::fmt;

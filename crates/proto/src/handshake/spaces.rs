@@ -1,4 +1,4 @@
-//! The Initial and the Handshake packet number space, and the loss probes that are to be sent in them; builds no packets.
+//! The Initial and the Handshake packet number space, and the loss probes that are to be sent in them.
 
 use rand::rngs::StdRng;
 

@@ -1,4 +1,4 @@
-//! Packets that came before their keys (RFC 9001 section 5.7), bounded; decrypts nothing.
+//! Packets that came before their keys (RFC 9001 section 5.7), bounded.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The largest UDP payload that a path takes (RFC 8899, RFC 9000 section 14.3); builds no probe.
+//! The largest UDP payload that a path takes (RFC 8899, RFC 9000 section 14.3).
 
 use std::time::{Duration, Instant};
 

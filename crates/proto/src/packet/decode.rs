@@ -1,4 +1,4 @@
-//! Splits packets off a datagram and reads what is not protected; needs no keys, changes nothing.
+//! Splits packets off a datagram and reads what is not protected.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Packets on the wire: headers, packet numbers, header protection; no keys of its own, no frames.
+//! Packets on the wire: headers, packet numbers, header protection.
 
 mod decode;
 mod encode;

@@ -1,4 +1,4 @@
-//! Variable-length integers (RFC 9000 section 16) and a bounded reader over a slice; knows no field.
+//! Variable-length integers (RFC 9000 section 16) and a bounded reader over a slice.
 
 /// The largest value that fits (RFC 9000 section 16).
 pub(crate) const MAX: u64 = (1 << 62) - 1;

@@ -1,4 +1,4 @@
-//! Versions of QUIC that are spoken (RFC 9000, RFC 9369), and in what their packets differ on the wire; negotiates none.
+//! Versions of QUIC that are spoken (RFC 9000, RFC 9369), and in what their packets differ on the wire.
 
 use rand::Rng;
 

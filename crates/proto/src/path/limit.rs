@@ -1,4 +1,4 @@
-//! MAX_PATH_ID in both directions, and the blocked frames (RFC 10069, New Frames); opens nothing.
+//! MAX_PATH_ID in both directions, and the blocked frames (RFC 10069, New Frames).
 
 use crate::{PathId, TransportError, limits};
 

@@ -1,4 +1,4 @@
-//! What a path takes from the memory of earlier connections, and what it leaves there; it decides no window.
+//! What a path takes from the memory of earlier connections, and what it leaves there.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Whether a path on which data is expected has fallen silent, so that it is to be asked with a PING; it sends none.
+//! Whether a path on which data is expected has fallen silent, so that it is to be asked with a PING.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Whether a path carries ECN marks (RFC 9000 section 13.4.2 and appendix A.4); marks no packet itself.
+//! Whether a path carries ECN marks (RFC 9000 section 13.4.2 and appendix A.4).
 
 use mpquic_sched_core::EcnCodepoint;
 

@@ -1,4 +1,4 @@
-//! Loss recovery of one path (RFC 9002): what was lost, when to probe, how fast to send; sends nothing.
+//! Loss recovery of one path (RFC 9002): what was lost, when to probe, how fast to send.
 
 mod ack_frequency;
 mod ecn;

@@ -1,4 +1,4 @@
-//! Persistent congestion (RFC 9002 section 7.6): all packets of a long enough time lost; detects no loss itself.
+//! Persistent congestion (RFC 9002 section 7.6): all packets of a long enough time lost.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! When a probe is due (RFC 9002 section 6.2); does not choose what it carries.
+//! When a probe is due (RFC 9002 section 6.2).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Whether a path is in trouble, so that its data should go elsewhere; moves no data.
+//! Whether a path is in trouble, so that its data should go elsewhere.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Shows the connection's scheduler the paths and the queue, asks it, and remembers what it said; builds no packets.
+//! Shows the connection's scheduler the paths and the queue, asks it, and remembers what it said.
 
 mod reinject;
 mod tail;

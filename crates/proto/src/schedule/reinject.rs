@@ -1,4 +1,4 @@
-//! Finds the oldest stream data in flight on other paths that a path has not carried; writes nothing.
+//! Finds the oldest stream data in flight on other paths that a path has not carried.
 
 use mpquic_sched_core::PathIndex;
 use smallvec::SmallVec;

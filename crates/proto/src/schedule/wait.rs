@@ -1,4 +1,4 @@
-//! How long a scheduler has made data wait that a path could have sent; asks and decides nothing.
+//! How long a scheduler has made data wait that a path could have sent.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! When received packets must be acknowledged (RFC 9000 section 13.2); writes no ACK frame.
+//! When received packets must be acknowledged (RFC 9000 section 13.2).
 
 use std::time::{Duration, Instant};
 

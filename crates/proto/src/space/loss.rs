@@ -1,4 +1,4 @@
-//! What acknowledgements and time say about sent packets (RFC 9002 section 6.1); repairs nothing.
+//! What acknowledgements and time say about sent packets (RFC 9002 section 6.1).
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! One packet number space: what was received, what was sent, which acknowledgement is due; no frames of its own.
+//! One packet number space: what was received, what was sent, which acknowledgement is due.
 
 mod ack;
 mod loss;

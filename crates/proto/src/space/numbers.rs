@@ -1,4 +1,4 @@
-//! The packet numbers of a space, some of them skipped as a trap; knows no packets.
+//! The packet numbers of a space, some of them skipped as a trap.
 
 use std::collections::VecDeque;
 

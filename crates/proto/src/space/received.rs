@@ -1,4 +1,4 @@
-//! Which packet numbers of a space were received; does not decide when to acknowledge them.
+//! Which packet numbers of a space were received.
 
 use std::ops::RangeInclusive;
 

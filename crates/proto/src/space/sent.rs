@@ -1,4 +1,4 @@
-//! The packets of a space that are neither acknowledged nor lost; judges no loss.
+//! The packets of a space that are neither acknowledged nor lost.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What a packet carried that must be sent again if it is lost; no decision on whether it still matters.
+//! What a packet carried that must be sent again if it is lost.
 
 use mpquic_sched_core::{Dir, PathSet, StreamId};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! One block of a receive buffer: its bytes at their places, or close together while they are few; knows no stream.
+//! One block of a receive buffer: its bytes at their places, or close together while they are few.
 //!
 //! Offsets in here are those within the block. Bytes in order, from `floor` (the first that was not
 //! read) to `front` (the first that was not received), are the caller's knowledge; bytes beyond

@@ -1,4 +1,4 @@
-//! Frames of streams other than STREAM: which are due, and what their loss means; holds no limits.
+//! Frames of streams other than STREAM: which are due, and what their loss means.
 
 use mpquic_sched_core::{Dir, StreamId};
 

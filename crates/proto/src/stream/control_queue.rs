@@ -1,4 +1,4 @@
-//! Streams that wait for their turn with a control frame, in the order in which they came; holds no frames.
+//! Streams that wait for their turn with a control frame, in the order in which they came.
 
 use std::collections::VecDeque;
 

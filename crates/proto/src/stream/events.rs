@@ -1,4 +1,4 @@
-//! Events for the application and for the scheduler, waiting to be polled; decides nothing.
+//! Events for the application and for the scheduler, waiting to be polled.
 
 use std::collections::VecDeque;
 

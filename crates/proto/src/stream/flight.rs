@@ -1,4 +1,4 @@
-//! Where bytes in flight are, and what streams add up to; changes no stream.
+//! Where bytes in flight are, and what streams add up to.
 
 use mpquic_sched_core::{PathIndex, PathSet};
 

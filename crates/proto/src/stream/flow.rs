@@ -1,4 +1,4 @@
-//! Receive windows and their auto-tuning (RFC 9000 section 4); does not send frames.
+//! Receive windows and their auto-tuning (RFC 9000 section 4).
 //!
 //! A window starts small and follows what is consumed per round trip, times a factor that covers
 //! the repair of losses, up to the configured maximum. It doubles, too, when the sender has used all

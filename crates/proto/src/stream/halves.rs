@@ -1,4 +1,4 @@
-//! The sending or the receiving halves of streams by ID, in the order of the IDs; does not know what is in them.
+//! The sending or the receiving halves of streams by ID, in the order of the IDs.
 
 use std::collections::BTreeMap;
 

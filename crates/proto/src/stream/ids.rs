@@ -1,4 +1,4 @@
-//! Which stream IDs are open, used, or still to be had, per direction; holds no streams.
+//! Which stream IDs are open, used, or still to be had, per direction.
 
 use mpquic_sched_core::StreamId;
 

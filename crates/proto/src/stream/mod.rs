@@ -1,4 +1,4 @@
-//! Streams: their set, their buffers, their flow control; does not know packets or paths' state.
+//! Streams: their set, their buffers, their flow control.
 
 mod assembler;
 mod block;

@@ -1,4 +1,4 @@
-//! How fast the peer takes what is written, period by period; closes nothing.
+//! How fast the peer takes what is written, period by period.
 
 /// What became of written data since the period began.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! Recycled blocks of bytes for both directions' buffers; does not know what is in them.
+//! Recycled blocks of bytes for both directions' buffers.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Disjoint ranges of offsets with a value each; does not know what the values mean.
+//! Disjoint ranges of offsets with a value each.
 //!
 //! Kept in a ring buffer sorted by offset: what senders do happens at its two ends (new ranges at
 //! the back, acknowledged ones at the front), where every operation is O(1); elsewhere a binary

@@ -1,4 +1,4 @@
-//! Which stream's turn it is: higher priority first, round robin among equals; holds no data.
+//! Which stream's turn it is: higher priority first, round robin among equals.
 
 use std::collections::VecDeque;
 

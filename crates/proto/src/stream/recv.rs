@@ -1,4 +1,4 @@
-//! The receiving half of one stream (RFC 9000 section 3.2); does not queue events or frames.
+//! The receiving half of one stream (RFC 9000 section 3.2).
 
 use std::time::{Duration, Instant};
 

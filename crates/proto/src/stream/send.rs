@@ -1,4 +1,4 @@
-//! The sending half of one stream: what became of each byte; does not choose streams or paths.
+//! The sending half of one stream: what became of each byte.
 //!
 //! Offsets in here count the end of the stream (FIN) as one more byte after the last one, so that
 //! loss, acknowledgement and retransmission of the end need no rules of their own.

@@ -1,4 +1,4 @@
-//! The bytes of a stream from the first unacknowledged one on; does not know what became of them.
+//! The bytes of a stream from the first unacknowledged one on.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! All streams of a connection and what they share: IDs, windows, queues of turns; reads and writes no frame.
+//! All streams of a connection and what they share: IDs, windows, queues of turns.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

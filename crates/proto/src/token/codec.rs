@@ -1,4 +1,4 @@
-//! What a token says, before it is sealed: reads and writes it; checks nothing.
+//! What a token says, before it is sealed: reads and writes it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

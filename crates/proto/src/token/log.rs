@@ -1,4 +1,4 @@
-//! Which tokens were used: the trait, and a log in memory of bounded size; reads no token.
+//! Which tokens were used: the trait, and a log in memory of bounded size.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

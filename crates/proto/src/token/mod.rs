@@ -1,4 +1,4 @@
-//! Address validation tokens (RFC 9000 section 8.1): what is in them, who can read them, when they count; sends nothing.
+//! Address validation tokens (RFC 9000 section 8.1): what is in them, who can read them, when they count.
 
 mod codec;
 mod keys;

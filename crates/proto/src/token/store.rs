@@ -1,4 +1,4 @@
-//! What a client keeps of servers' tokens: the trait, and a store in memory of bounded size; reads no token.
+//! What a client keeps of servers' tokens: the trait, and a store in memory of bounded size.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Datagrams of Initial and Handshake packets, coalesced (RFC 9000 section 12.2); no 1-RTT data.
+//! Datagrams of Initial and Handshake packets, coalesced (RFC 9000 section 12.2).
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Transport parameters (RFC 9000 section 18, RFC 9221 section 3; RFC 10069, initial_max_path_id): values, codec and checks; applies none of them.
+//! Transport parameters (RFC 9000 section 18, RFC 9221 section 3; RFC 10069, initial_max_path_id): values, codec and checks.
 
 mod decode;
 mod encode;

@@ -1,4 +1,4 @@
-//! The server's preferred address (RFC 9000 section 18.2, figure 22): codec only; nothing migrates here.
+//! The server's preferred address (RFC 9000 section 18.2, figure 22): codec only.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 

@@ -1,4 +1,4 @@
-//! The parameter version_information (RFC 9368 section 3): a value and its codec; draws no conclusion.
+//! The parameter version_information (RFC 9368 section 3): a value and its codec.
 
 use rand::Rng;
 use smallvec::SmallVec;

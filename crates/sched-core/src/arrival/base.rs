@@ -1,4 +1,4 @@
-//! A path's round trip without a queue, as the newest samples show it; measures no rate.
+//! A path's round trip without a queue, as the newest samples show it.
 
 use std::time::{Duration, Instant};
 

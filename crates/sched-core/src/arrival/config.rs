@@ -1,4 +1,4 @@
-//! The settings of `Arrival`; decides nothing.
+//! The settings of `Arrival`.
 
 /// Settings of [`Arrival`](super::Arrival). The defaults are what it is meant to be used with; the switches take single parts
 /// of the rule out, to measure what each is worth.

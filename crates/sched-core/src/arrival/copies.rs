@@ -1,4 +1,4 @@
-//! What may be sent twice: how much, and what is likely enough to miss its deadline; chooses no path.
+//! What may be sent twice: how much, and what is likely enough to miss its deadline.
 
 use crate::{Context, PathView};
 

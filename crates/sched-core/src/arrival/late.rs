@@ -1,4 +1,4 @@
-//! Whether what is in flight on a path is later than was predicted when it was sent; sends nothing.
+//! Whether what is in flight on a path is later than was predicted when it was sent.
 
 use std::time::{Duration, Instant};
 

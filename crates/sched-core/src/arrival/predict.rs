@@ -1,4 +1,4 @@
-//! When a packet arrives that is sent on a path now, or as soon as the path takes it; chooses no path.
+//! When a packet arrives that is sent on a path now, or as soon as the path takes it.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a path has been seen to deliver, remembered for a few round trips; predicts nothing.
+//! What a path has been seen to deliver, remembered for a few round trips.
 
 use std::time::Instant;
 

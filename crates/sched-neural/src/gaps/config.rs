@@ -1,4 +1,4 @@
-//! Settings of `gaps` and their ranges; no rule.
+//! Settings of `gaps` and their ranges.
 
 use std::time::Duration;
 

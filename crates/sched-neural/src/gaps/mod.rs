@@ -1,4 +1,4 @@
-//! GAPS: a policy corrects, path by path, how far ahead of the data in order slower paths send; trains nothing.
+//! GAPS: a policy corrects, path by path, how far ahead of the data in order slower paths send.
 
 mod config;
 mod gap;

@@ -1,4 +1,4 @@
-//! What GAPS' policy is shown: a token of nine features for each path; decides nothing.
+//! What GAPS' policy is shown: a token of nine features for each path.
 
 use mpquic_sched::support::usable;
 use mpquic_sched::{Context, MAX_PATHS, PathIndex, PathView};

@@ -1,4 +1,4 @@
-//! The settings of SAILfish, and their ranges; nothing is decided here.
+//! The settings of SAILfish, and their ranges.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The streams that are open: their sizes, and how long each took from its first bytes to its end; no paths' figures.
+//! The streams that are open: their sizes, and how long each took from its first bytes to its end.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Asks the policy for a stream's path, draws from what it says, and pays the rewards; keeps no bindings.
+//! Asks the policy for a stream's path, draws from what it says, and pays the rewards.
 
 use mpquic_bandit::Draw;
 

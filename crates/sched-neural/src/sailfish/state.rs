@@ -1,4 +1,4 @@
-//! What SAILfish's policy is shown of the paths and of the stream that is to be bound, in raw units; decides nothing.
+//! What SAILfish's policy is shown of the paths and of the stream that is to be bound, in raw units.
 
 use std::time::Duration;
 

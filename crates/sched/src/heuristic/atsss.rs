@@ -1,4 +1,4 @@
-//! The steering modes of 3GPP's ATSSS, by name: which access carries what; predicts nothing.
+//! The steering modes of 3GPP's ATSSS, by name: which access carries what.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Backup-only: one path at a time, the others for when it fails; adds no rates up.
+//! Backup-only: one path at a time, the others for when it fails.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! BLEST: keeps off the slow path what would block the window for the fast one; knows no streams.
+//! BLEST: keeps off the slow path what would block the window for the fast one.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! DEMS: the fastest path sends a chunk from its beginning, the others from its end; copies nothing itself.
+//! DEMS: the fastest path sends a chunk from its beginning, the others from its end.
 
 use serde::{Deserialize, Serialize};
 

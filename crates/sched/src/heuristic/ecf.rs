@@ -1,4 +1,4 @@
-//! ECF: waits for the fast path if that ends the transfer sooner; knows no streams.
+//! ECF: waits for the fast path if that ends the transfer sooner.
 
 use serde::{Deserialize, Serialize};
 

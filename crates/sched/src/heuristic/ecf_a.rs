@@ -1,4 +1,4 @@
-//! ECF-A: ECF whose advice is followed with a probability; finds no probabilities by itself.
+//! ECF-A: ECF whose advice is followed with a probability.
 
 use mpquic_bandit::Draw;
 use serde::{Deserialize, Serialize};

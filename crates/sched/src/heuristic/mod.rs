@@ -1,4 +1,4 @@
-//! Schedulers with a fixed rule: from the literature, from the Linux kernel, and a few of our own; they learn nothing.
+//! Schedulers with a fixed rule: from the literature, from the Linux kernel, and a few of our own.
 
 pub(crate) mod arrival;
 mod atsss;

@@ -1,4 +1,4 @@
-//! Linux MPTCP's default scheduler: bursts for the path that drains what is queued first; knows no delays.
+//! Linux MPTCP's default scheduler: bursts for the path that drains what is queued first.
 
 use std::time::Instant;
 

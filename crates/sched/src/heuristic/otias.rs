@@ -1,4 +1,4 @@
-//! OTIAS: each packet on the path where it would arrive first, in the queue of a full one too; measures no rates.
+//! OTIAS: each packet on the path where it would arrive first, in the queue of a full one too.
 
 use serde::{Deserialize, Serialize};
 

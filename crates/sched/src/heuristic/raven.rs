@@ -1,4 +1,4 @@
-//! RAVEN: redundant where it cannot tell which path is faster, by intervals around the predicted delays; shares no load.
+//! RAVEN: redundant where it cannot tell which path is faster, by intervals around the predicted delays.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Redundant: everything on every path; shares no load.
+//! Redundant: everything on every path.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! SA-ECF: ECF's question asked of each stream in turn; opens, binds and orders no streams.
+//! SA-ECF: ECF's question asked of each stream in turn.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! STMS: slower paths carry data from further ahead, by as much as arrival in order needs; plans no period.
+//! STMS: slower paths carry data from further ahead, by as much as arrival in order needs.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! XLINK: minRTT, and copies of what is in flight once nothing waits, as long as the player needs them; predicts nothing.
+//! XLINK: minRTT, and copies of what is in flight once nothing waits, as long as the player needs them.
 
 use std::time::{Duration, Instant};
 

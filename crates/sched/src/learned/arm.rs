@@ -1,4 +1,4 @@
-//! The two answers of the schedulers that learn whether to wait, and what they tell observers; decides nothing.
+//! The two answers of the schedulers that learn whether to wait, and what they tell observers.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The context of Peekaboo's decisions, as numbers for a linear model; no model, no decision.
+//! The context of Peekaboo's decisions, as numbers for a linear model.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Schedulers that learn while the connection runs, and what they share: contexts, rewards, pairs of paths; no network is asked here.
+//! Schedulers that learn while the connection runs, and what they share: contexts, rewards, pairs of paths.
 
 mod arm;
 mod falcon;

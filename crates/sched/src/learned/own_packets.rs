@@ -1,4 +1,4 @@
-//! Finds the packet of a ledger that an acknowledgement is for; knows no rewards.
+//! Finds the packet of a ledger that an acknowledgement is for.
 
 use crate::PathIndex;
 

@@ -1,4 +1,4 @@
-//! Gives decisions to wait or to transmit their late rewards, out of the events of a connection; does not learn from them.
+//! Gives decisions to wait or to transmit their late rewards, out of the events of a connection.
 
 use std::time::{Duration, Instant};
 

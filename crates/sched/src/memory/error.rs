@@ -1,4 +1,4 @@
-//! Why a memory could not be read or written, in words that help; no handling.
+//! Why a memory could not be read or written, in words that help.
 
 use std::io;
 use std::path::PathBuf;

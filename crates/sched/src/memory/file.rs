@@ -1,4 +1,4 @@
-//! A memory as a file: JSON in, checked; JSON out, whole or not at all. Knows no scheduler.
+//! A memory as a file: JSON in, checked; JSON out, whole or not at all.
 
 use std::borrow::Cow;
 use std::fmt;

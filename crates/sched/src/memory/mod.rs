@@ -1,4 +1,4 @@
-//! What learning schedulers, and paths, keep from one connection to the next; does not know what schedulers learn.
+//! What learning schedulers, and paths, keep from one connection to the next.
 //!
 //! A [`Store`] holds what was learned, each piece under the scheduler's name, a fingerprint of its
 //! configuration and the [`PathKey`]s of the paths that it was learned of. A [`Registry`] that has a

@@ -1,4 +1,4 @@
-//! A scheduler's handle on its own part of a memory; does not know where it is kept.
+//! A scheduler's handle on its own part of a memory.
 
 use std::fmt;
 use std::hash::Hasher;

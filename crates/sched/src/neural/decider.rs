@@ -1,4 +1,4 @@
-//! Asks a policy where the configuration says, on the hot path or on a thread of its own; judges no answer.
+//! Asks a policy where the configuration says, on the hot path or on a thread of its own.
 
 use std::borrow::Cow;
 use std::sync::Arc;

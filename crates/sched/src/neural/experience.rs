@@ -1,4 +1,4 @@
-//! What a neural scheduler tells those who watch it: trainers, recorders, tests; keeps nothing.
+//! What a neural scheduler tells those who watch it: trainers, recorders, tests.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Lets through only answers that can be followed, counts the others, and decides in their stead; asks no policy.
+//! Lets through only answers that can be followed, counts the others, and decides in their stead.
 
 use std::borrow::Cow;
 use std::ops::RangeInclusive;

@@ -1,4 +1,4 @@
-//! Why a recording could not be made or read, in words that help; no handling.
+//! Why a recording could not be made or read, in words that help.
 
 use std::fmt;
 use std::io;

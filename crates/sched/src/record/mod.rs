@@ -1,4 +1,4 @@
-//! What schedulers experience on real connections, written to a file for training; learns nothing from it.
+//! What schedulers experience on real connections, written to a file for training.
 //!
 //! A [`Recorder`] belongs to a file. A [`Registry`] that has one ([`Registry::with_recorder`]) makes schedulers that are
 //! recorded: `linucb`, `peekaboo`, and those that ask a network. Of each connection, the file then holds

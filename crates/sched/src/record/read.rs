@@ -1,4 +1,4 @@
-//! Reads a recording back, believing nothing that is in it; knows no scheduler.
+//! Reads a recording back, believing nothing that is in it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

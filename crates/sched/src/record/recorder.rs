@@ -1,4 +1,4 @@
-//! A recording as its owner has it: made, handed to registries, flushed, ended; encodes and writes nothing itself.
+//! A recording as its owner has it: made, handed to registries, flushed, ended.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};

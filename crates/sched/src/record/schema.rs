@@ -1,4 +1,4 @@
-//! What the numbers of a scheduler's records mean; holds none of them.
+//! What the numbers of a scheduler's records mean.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

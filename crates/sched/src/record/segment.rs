@@ -1,4 +1,4 @@
-//! The files of a recording: made, filled, and the oldest of them let go; knows no ring and no thread.
+//! The files of a recording: made, filled, and the oldest of them let go.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

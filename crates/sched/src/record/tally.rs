@@ -1,4 +1,4 @@
-//! Counts of one connection that two threads read, one of which writes; decides nothing.
+//! Counts of one connection that two threads read, one of which writes.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

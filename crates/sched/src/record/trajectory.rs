@@ -1,4 +1,4 @@
-//! A recording's records sorted by connection and paired; reads no file.
+//! A recording's records sorted by connection and paired.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Why a scheduler could not be made, in words that help; no handling.
+//! Why a scheduler could not be made, in words that help.
 
 use thiserror::Error;
 

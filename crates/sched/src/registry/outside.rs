@@ -1,4 +1,4 @@
-//! What a registry's schedulers share beyond their connections, and how it reaches them; knows no names.
+//! What a registry's schedulers share beyond their connections, and how it reaches them.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Reads a scheduler's configuration, and says which field is wrong if one is; checks no ranges.
+//! Reads a scheduler's configuration, and says which field is wrong if one is.
 
 use std::cell::Cell;
 use std::fmt;

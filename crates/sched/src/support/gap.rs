@@ -1,4 +1,4 @@
-//! What schedulers have in common that leave a gap before what slower paths carry; sizes no gap.
+//! What schedulers have in common that leave a gap before what slower paths carry.
 
 use super::{Fastest, Patience};
 use crate::{Context, Data, Decision, PathView};

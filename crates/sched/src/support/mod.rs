@@ -1,4 +1,4 @@
-//! What schedulers share: which path is fast and which is slow, how long a wait may last, gaps, turns; no scheduler.
+//! What schedulers share: which path is fast and which is slow, how long a wait may last, gaps, turns.
 //!
 //! Everything here is for use in a scheduler of your own. The parts, from the one that decides most to the one that
 //! decides least:

@@ -1,4 +1,4 @@
-//! The order of paths that most rules start from: usable ones, fastest first; chooses for nobody.
+//! The order of paths that most rules start from: usable ones, fastest first.
 
 use crate::{Context, PathView};
 

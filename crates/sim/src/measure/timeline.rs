@@ -1,4 +1,4 @@
-//! Records what paths, queues and receivers do over time, for plots. Does not change the run.
+//! Records what paths, queues and receivers do over time, for plots.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! exp, tanh and the logistic function without branches, so that loops over them become vectors; nothing else.
+//! exp, tanh and the logistic function without branches, so that loops over them become vectors.
 //!
 //! Polynomials and ranges are those of Cephes' `expf` and `tanhf` (S. Moshier, 1992), within 2 units in the last place.
 

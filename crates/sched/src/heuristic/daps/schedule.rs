@@ -1,4 +1,4 @@
-//! The schedule of a period: which packets of the data order belong to which path; asks nobody.
+//! The schedule of a period: which packets of the data order belong to which path.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The coarse network conditions that `falcon` has a model for each, and which one is met; learns nothing.
+//! The coarse network conditions that `falcon` has a model for each, and which one is met.
 
 use crate::learned::features::Features;
 

@@ -1,4 +1,4 @@
-//! Settings of `falcon` and their ranges; no rule.
+//! Settings of `falcon` and their ranges.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What `falcon` learns of one pair of paths: a model for now, and one per condition to start from; sees no paths.
+//! What `falcon` learns of one pair of paths: a model for now, and one per condition to start from.
 
 use std::mem::discriminant;
 

@@ -1,4 +1,4 @@
-//! Settings of `linucb` and their ranges; no rule.
+//! Settings of `linucb` and their ranges.
 
 use mpquic_bandit::{DiscountedLinUcbConfig, LinUcbConfig};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! LinUCB: learns from what arrives in order whether to wait for the fast path or to use the slow one; tunes nothing by itself.
+//! LinUCB: learns from what arrives in order whether to wait for the fast path or to use the slow one.
 
 mod config;
 mod pair_model;

@@ -1,4 +1,4 @@
-//! The model of one pair of paths, as `linucb` learns it; does not decide.
+//! The model of one pair of paths, as `linucb` learns it.
 
 use std::mem::discriminant;
 

@@ -1,4 +1,4 @@
-//! Settings of `peekaboo` and their ranges; no rule.
+//! Settings of `peekaboo` and their ranges.
 
 use mpquic_bandit::Boundaries;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What `peekaboo` keeps of a pair for later connections, and what of it is believed; no rule.
+//! What `peekaboo` keeps of a pair for later connections, and what of it is believed.
 
 use mpquic_bandit::{Adjustment, AlphaTuning, Regrets};
 use serde::{Deserialize, Serialize};

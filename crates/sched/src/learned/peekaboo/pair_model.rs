@@ -1,4 +1,4 @@
-//! What `peekaboo` learns of one pair of paths, stage by stage; sees no paths and settles no rewards.
+//! What `peekaboo` learns of one pair of paths, stage by stage.
 
 use std::time::{Duration, Instant};
 

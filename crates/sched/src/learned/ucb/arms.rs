@@ -1,4 +1,4 @@
-//! One bandit over the path slots, whichever way it forgets; knows no rewards' meaning.
+//! One bandit over the path slots, whichever way it forgets.
 
 use mpquic_bandit::{ArmSet, DiscountedUcb, Refused, SlidingWindowUcb, Ucb1};
 

@@ -1,4 +1,4 @@
-//! The settings of the bandit scheduler, and their ranges; nothing is decided here.
+//! The settings of the bandit scheduler, and their ranges.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Choices whose packets are under way, and what these earn; judges no path.
+//! Choices whose packets are under way, and what these earn.
 
 use super::arms::Arms;
 use crate::{MAX_PATHS, PathIndex, PathSet};

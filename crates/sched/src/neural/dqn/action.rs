@@ -1,4 +1,4 @@
-//! The seven actions: what each one does with a packet; chooses none of them.
+//! The seven actions: what each one does with a packet.
 
 use std::time::{Duration, Instant};
 

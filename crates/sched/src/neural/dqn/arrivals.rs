@@ -1,4 +1,4 @@
-//! How many packets were acknowledged in order of late, each path in its own order; knows nothing of what they carried.
+//! How many packets were acknowledged in order of late, each path in its own order.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Which chunks are in transfer and how far each one is; rewards nothing.
+//! Which chunks are in transfer and how far each one is.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Settings of `dqn` and their ranges; no rule.
+//! Settings of `dqn` and their ranges.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the policy is shown of paths, windows and the chunk; looks at no stream and decides nothing.
+//! What the policy is shown of paths, windows and the chunk.
 
 use crate::PathView;
 use crate::support::usable;

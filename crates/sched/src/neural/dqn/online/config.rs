@@ -1,4 +1,4 @@
-//! Settings of `dqn_online` and their ranges; no rule.
+//! Settings of `dqn_online` and their ranges.
 
 use std::ops::RangeInclusive;
 

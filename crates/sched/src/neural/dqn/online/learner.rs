@@ -1,4 +1,4 @@
-//! Q-learning with a replay and a target network (Lee and Yoo, algorithm 1), a step at a time; decides nothing.
+//! Q-learning with a replay and a target network (Lee and Yoo, algorithm 1), a step at a time.
 
 use mpquic_bandit::Draw;
 

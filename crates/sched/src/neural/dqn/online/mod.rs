@@ -1,4 +1,4 @@
-//! DQN that learns within the connection: a policy that is told what came of its answers; places no packets.
+//! DQN that learns within the connection: a policy that is told what came of its answers.
 
 mod apart;
 mod config;

@@ -1,4 +1,4 @@
-//! The value network that learns: dense layers, their gradient and Adam; knows no states and no rewards.
+//! The value network that learns: dense layers, their gradient and Adam.
 
 use mpquic_bandit::Draw;
 

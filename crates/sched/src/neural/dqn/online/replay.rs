@@ -1,4 +1,4 @@
-//! What was experienced, to learn from again and again: a ring of transitions; learns nothing.
+//! What was experienced, to learn from again and again: a ring of transitions.
 
 use mpquic_bandit::Draw;
 
