@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use mpquic_sched::InvalidConfig;
 use mpquic_lab::{
     self, Experiment as LabExperiment, Record, SchedulerSpec, Schedulers, Store, Sweep,
 };
+use mpquic_sched::InvalidConfig;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mpquic_lab::{Measured, Sweep};
 use mpquic_proto::{
     Choice, FourTuple, Observation, Observer, PacketReceived, PacketSent, PathId, Side,
 };
-use mpquic_lab::{Measured, Sweep};
 use mpquic_sim::{Network, PathTimeline, Series, SideTimeline, Timeline};
 use numpy::PyArray1;
 use pyo3::prelude::*;

@@ -339,7 +339,7 @@ mod tests {
                 "run --example downlod",
                 "no chosen package has the example `downlod`",
             ),
-            ("run -p mpquic-lab", "there is no package `mpquic-lab`"),
+            ("run -p mpquic-none", "there is no package `mpquic-none`"),
             (
                 "run -p mpquic-cp --features tickets",
                 "no chosen package has the feature `tickets`",
