@@ -103,11 +103,11 @@ impl Experiment {
             if count == 0 || first.checked_add(count).is_none() {
                 return Err(value_error("expected at least one seed"));
             }
-            experiment.seeds = lab::Seeds { first, count };
+            experiment.seeds = mpquic_lab::Seeds { first, count };
         }
         let pattern = only.map(|only| only.parse().map_err(value_error));
         let pattern = pattern.transpose()?;
-        let names = lab::Plan::new(&experiment, None).cells;
+        let names = mpquic_lab::Plan::new(&experiment, None).cells;
         let names: Vec<_> = names
             .iter()
             .take(3)
@@ -178,14 +178,14 @@ impl Experiment {
     }
 
     /// The results of all runs, which are nowhere else.
-    fn in_memory(&self, jobs: usize, progress: &Progress) -> io::Result<lab::Results> {
+    fn in_memory(&self, jobs: usize, progress: &Progress) -> io::Result<mpquic_lab::Results> {
         let runs: Vec<usize> = (0..self.sweep.len()).collect();
         let mut records: Vec<Option<Record>> = runs.iter().map(|_| None).collect();
         self.execute(&runs, jobs, progress, |run, record| {
             records[run] = Some(record);
             Ok(())
         })?;
-        Ok(lab::Results {
+        Ok(mpquic_lab::Results {
             heading: self.sweep.heading().clone(),
             records: records.into_iter().flatten().collect(),
         })
@@ -204,7 +204,7 @@ impl Experiment {
         fresh: bool,
         jobs: usize,
         progress: &Progress,
-    ) -> io::Result<lab::Results> {
+    ) -> io::Result<mpquic_lab::Results> {
         let mut store = self.open(folder, fresh)?;
         let runs = self.sweep.missing(&store);
         let kept = self.sweep.len() - runs.len();
@@ -291,7 +291,7 @@ impl Experiment {
         let Some((cell, seed)) = self.sweep.id(run) else {
             return Err(no_run(run));
         };
-        let lab::CellId {
+        let mpquic_lab::CellId {
             network,
             workload,
             congestion,

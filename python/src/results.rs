@@ -12,10 +12,10 @@ use crate::error::value_error;
 
 /// The results of an experiment.
 #[pyclass(frozen, module = "mpquic_lab")]
-pub(crate) struct Results(lab::Results);
+pub(crate) struct Results(mpquic_lab::Results);
 
 impl Results {
-    pub(crate) const fn new(results: lab::Results) -> Self {
+    pub(crate) const fn new(results: mpquic_lab::Results) -> Self {
         Self(results)
     }
 }
@@ -40,7 +40,7 @@ impl Results {
     /// Reads the results in a folder, or the file in it.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        let read = py.detach(|| lab::Results::read(&path));
+        let read = py.detach(|| mpquic_lab::Results::read(&path));
         read.map(Self).map_err(value_error)
     }
 
@@ -73,7 +73,7 @@ impl Results {
         let records = &self.0.records;
         let columns = PyDict::new(py);
         let texts =
-            |of: fn(&lab::Record) -> &str| -> Vec<&str> { records.iter().map(of).collect() };
+            |of: fn(&mpquic_lab::Record) -> &str| -> Vec<&str> { records.iter().map(of).collect() };
         columns.set_item("network", texts(|run| &run.network))?;
         columns.set_item("workload", texts(|run| &run.workload))?;
         columns.set_item("congestion", texts(|run| &run.congestion))?;
@@ -95,7 +95,7 @@ impl Results {
             Outcome::Done(_) => None,
         });
         columns.set_item("error", errors.collect::<Vec<_>>())?;
-        let done = || records.iter().filter_map(lab::Record::measured);
+        let done = || records.iter().filter_map(mpquic_lab::Record::measured);
         let names: BTreeSet<&str> = done()
             .flat_map(|run| run.values.keys().map(|name| &**name))
             .collect();
@@ -125,7 +125,11 @@ impl Results {
             .map(|run| run.measured()?.series.get(name));
         let runs: Vec<_> = runs.collect();
         if runs.iter().all(Option::is_none) {
-            let done = self.0.records.iter().filter_map(lab::Record::measured);
+            let done = self
+                .0
+                .records
+                .iter()
+                .filter_map(mpquic_lab::Record::measured);
             let known: BTreeSet<_> = done.flat_map(|run| run.series.keys().cloned()).collect();
             let known: Vec<_> = known.into_iter().collect();
             return Err(value_error(format!(
