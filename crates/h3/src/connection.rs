@@ -31,7 +31,7 @@ impl Connection {
     /// is taken as 1 KiB.
     ///
     /// h3 0.0.8 holds such a frame until all of it is here, whatever its header says, and beyond
-    /// [`receive_memory`](mpquic::TransportConfig::receive_memory). On a request's stream, a longer one
+    /// [`receive_memory`](mpquic::EndpointConfig::receive_memory). On a request's stream, a longer one
     /// ([`FrameTooLarge`](crate::FrameTooLarge)) ends that request with `H3_EXCESSIVE_LOAD`; on a control stream, the connection.
     /// A long frame of a type that h3 does not know is skipped, as any other. DATA is handed on as it comes, and has no limit.
     ///
