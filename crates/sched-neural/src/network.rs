@@ -6,10 +6,10 @@ use mpquic_sched::neural::{Policy, Unanswered};
 
 /// A network from a file, as the [`Policy`] of a neural scheduler.
 ///
-/// ```no_run
+/// ```
 /// use mpquic_sched_neural::{Gaps, GapsConfig, Network};
 ///
-/// let network = mpquic_infer::Policy::load("models/mine.onnx")?;
+/// let network = mpquic_infer::Policy::load("models/gaps.onnx")?;
 /// let scheduler = Gaps::new(&GapsConfig::default(), Box::new(Network::from(network)));
 /// # drop(scheduler);
 /// # Ok::<(), mpquic_infer::LoadError>(())
