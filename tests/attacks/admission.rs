@@ -360,7 +360,7 @@ fn retry_under_load() {
     );
 }
 
-/// Clients that say their first word and no more, faster than a server can answer, from one network or from made-up addresses
+/// Clients that send only their first Initial packet, faster than a server can answer, from one network or from made-up addresses
 /// everywhere; and then an honest one. However the server asks for proofs, it does not stand behind them.
 #[test]
 fn storm_of_first_packets() {

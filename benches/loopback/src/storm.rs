@@ -57,7 +57,7 @@ impl UdpPoller for AlwaysRoom {
     }
 }
 
-/// Clients that say their first word and no more.
+/// Clients that send only their first Initial packet.
 pub(crate) struct Storm {
     socket: UdpSocket,
     datagrams: Vec<Vec<u8>>,

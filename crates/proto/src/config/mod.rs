@@ -1,4 +1,4 @@
-//! What a user sets: of the endpoint, of a client or server, of the transport.
+//! Endpoint, client, server and transport settings.
 
 mod ack_frequency;
 mod careful_resume;

@@ -90,7 +90,7 @@ pub struct Endpoint {
     early: Early,
     closed: Closed,
     late: Late,
-    /// Of the connections of which only remains are left.
+    /// Closed connections that still answer late packets.
     ends: Ends,
     /// Beside those that wait.
     half_open: HalfOpen,

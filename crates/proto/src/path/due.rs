@@ -1,5 +1,5 @@
-//! What a path has to send by itself, the most urgent first: challenges and answers, loss probes, acknowledgements,
-//! keep-alives, MTU probes.
+//! Picks the next unscheduled packet of a path that has one due, the most urgent first: challenges and answers, loss
+//! probes, acknowledgements, keep-alives, MTU probes.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use super::{Addresses, Path, Paths};
 use crate::limits;
 use crate::packet::MIN_INITIAL_DATAGRAM;
 
-/// What a path has to send by itself.
+/// An unscheduled packet that a path has to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
     PathProbe(Addresses),
@@ -48,7 +48,7 @@ impl Paths {
         path.mtu_probe(now, || self.controller.window(path.index))
     }
 
-    /// What a path has to send by itself that [has](Self::has_due) something to send. `data_waits`: whether there is
+    /// The next unscheduled packet of a path that [has](Self::has_due) one due. `data_waits`: whether there is
     /// anything that a scheduler could send.
     pub(crate) fn due(
         &self,

@@ -17,7 +17,7 @@ const FIRST_SKIP: u64 = 16;
 const MIN_DISTANCE: u64 = 64;
 const MAX_DISTANCE: u64 = 1 << 13;
 
-/// Skipped numbers remembered. An older one traps nobody: all around it is settled long since.
+/// Skipped numbers remembered. Older ones need not be kept: their neighbours are acknowledged or lost.
 const MAX_REMEMBERED: usize = 64;
 
 /// Gives out packet numbers and now and then leaves one out: who acknowledges it acknowledges what

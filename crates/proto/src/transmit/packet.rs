@@ -26,7 +26,7 @@ pub(super) struct PacketSpec {
     pub(super) space: SpaceId,
     /// Where the datagram must end: an index into the buffer. `None`: as large as the path takes.
     pub(super) end: Option<usize>,
-    /// The most that is written into it is a multiple of so many bytes: see `EndpointConfig::cipher_block`.
+    /// Rounds the maximum payload down to a multiple of this many bytes: see `EndpointConfig::cipher_block`.
     pub(super) block: u16,
     /// Where it must end at least: an index into the buffer, tag included; 0 for no padding.
     pub(super) pad_to: usize,
