@@ -7,9 +7,9 @@ use mpquic_sched_core::ConnectionId;
 use smallvec::SmallVec;
 
 use super::{ResetToken, begins_with};
+use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, NewConnectionId};
-use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
 /// The IDs by which the peer may address us. Each belongs to one path ID (RFC 10069, Handling

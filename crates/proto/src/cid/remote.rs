@@ -6,10 +6,10 @@ use mpquic_sched_core::ConnectionId;
 use smallvec::SmallVec;
 
 use super::ResetToken;
+use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, RetireConnectionId};
 use crate::number_set::NumberSet;
-use crate::space::SentFrame;
 use crate::{PathId, TransportError, limits};
 
 /// Ranges of retired sequence numbers remembered per path. A peer that numbers its IDs as RFC 9000

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{CidGenerator, LocalCids, OnNew, RemoteCids, ResetKey, ResetToken, Rotation};
 use crate::frame::writer::FrameWriter;
-use crate::space::{SentFrame, SentFrames};
+use crate::frame::{SentFrame, SentFrames};
 use crate::{PathId, TransportError, limits};
 
 const P0: PathId = PathId(0);

@@ -56,7 +56,7 @@ impl Default for AckFrequencyConfig {
         Self {
             ack_eliciting_threshold: 10,
             max_ack_delay: None,
-            reordering_threshold: crate::space::PACKET_THRESHOLD,
+            reordering_threshold: crate::recovery::PACKET_THRESHOLD,
         }
     }
 }

@@ -7,8 +7,9 @@ use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind};
 
 use super::Connection;
 use crate::frame::AckFrame;
+use crate::frame::SentFrame;
 use crate::path::{ALL, Path, PathAck, PathState, ReceivedAck, SettledPackets};
-use crate::space::{SentFrame, SpaceId};
+use crate::space::SpaceId;
 use crate::{Event, NumberSpace, Observation, PathEvent, PathId, TransportError};
 
 /// A PATH_ACK came for a path that is not open.

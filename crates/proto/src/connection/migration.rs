@@ -426,7 +426,7 @@ impl Connection {
         if path.suspect_early_data(now, max_ack_delay) {
             // Data that was sent ahead of the validation may have gone where nobody is: others carry it, too.
             self.on_suspect(now, id, index);
-            if self.paths.end_doubt(index) {
+            if self.paths.fail_over(index) {
                 self.offer_in_flight(index, ALL);
             }
         }

@@ -40,8 +40,9 @@ use crate::handshake::{Handshake, HandshakeSpaces};
 use crate::memory::Memory;
 use crate::observe::{Started, Watch};
 use crate::packet::{QuicBit, Version};
-use crate::path::{ACK_DELAY_EXPONENT, Epoch, NetworkPath, Path, Paths, SettledPackets};
-use crate::recovery::AckFrequency;
+use crate::path::{
+    ACK_DELAY_EXPONENT, AckFrequency, Epoch, NetworkPath, Path, Paths, SettledPackets,
+};
 use crate::schedule::Schedule;
 use crate::space::PacketSpace;
 use crate::stream::{PeerStreamParams, StreamEvent, Streams};

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 
 use super::Connection;
 use crate::frame::Frame;
+use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
-use crate::space::SentFrame;
 use crate::token::{AddressTokens, Addresses, SharedTokenStore};
 use crate::{PathId, TransportError, limits};
 

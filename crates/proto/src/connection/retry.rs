@@ -8,8 +8,9 @@ use super::Connection;
 use crate::PathId;
 use crate::crypto::{initial_keys, verify_retry_tag};
 use crate::events::DatagramMeta;
+use crate::frame::SentFrame;
 use crate::limits;
-use crate::space::{SentFrame, SpaceId};
+use crate::space::SpaceId;
 
 /// The Retry that the client acted on.
 pub(crate) struct Retry {

@@ -8,9 +8,10 @@ use mpquic_sched_core::Side;
 use super::Connection;
 use crate::closing::CloseFrame;
 use crate::config::MIN_KEEP_ALIVE;
+use crate::frame::SentFrame;
 use crate::path::{ALL, Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
-use crate::recovery::{RttEstimator, earlier, later, pto_duration, pto_time};
-use crate::space::{SentFrame, SpaceId};
+use crate::recovery::{RttEstimator, earlier, later};
+use crate::space::{SpaceId, pto_duration};
 use crate::{ConnectionError, PathId};
 
 /// The longest idle timeout that three PTOs ask for in place of a shorter one that was negotiated.
@@ -227,14 +228,14 @@ impl Connection {
             });
         }
         let mut asks = outcome.kept_alive;
-        if outcome.silent
+        if outcome.receive_idle
             && let Some(path) = self.paths.at_mut(index)
         {
             let expected = Expected {
                 streams: self.streams.expects_data(),
                 ..facts.expected
             };
-            asks |= path.on_silence(now, expected, facts.max_ack_delay);
+            asks |= path.on_receive_idle(now, expected, facts.max_ack_delay);
         }
         if asks && facts.expected.credit {
             self.streams.repeat_blocked();
@@ -242,7 +243,7 @@ impl Connection {
         if outcome.suspect {
             self.on_suspect(now, id, index);
         }
-        if outcome.certain && self.paths.settle_doubt(now, index) {
+        if outcome.certain && self.paths.confirm(now, index) {
             self.offer_in_flight(index, ALL);
         }
         if outcome.offer {
@@ -294,7 +295,7 @@ impl Connection {
         //# When ack-eliciting packets in multiple packet number spaces are in flight, the timer
         //# MUST be set to the earlier value of the Initial and Handshake packet number spaces.
         let earliest = spaces
-            .filter_map(|space| pto_time(space, rtt, Duration::ZERO, count))
+            .filter_map(|space| space.pto_time(rtt, Duration::ZERO, count))
             .min();
         if earliest.is_some() || self.confirmed {
             return earliest;

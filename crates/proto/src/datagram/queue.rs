@@ -9,10 +9,10 @@ use mpquic_sched_core::{PathIndex, PathSet};
 
 use super::SendDatagramError;
 use super::outgoing::{Outgoing, Unsent};
+use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{datagram_header_size, encode_datagram_header, types};
 use crate::memory::{Direction, Loan, Memory};
-use crate::space::SentFrame;
 use crate::{TransportConfig, TransportError};
 
 /// What each datagram counts in a queue beyond its bytes, so that empty ones are bounded too.

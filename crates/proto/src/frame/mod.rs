@@ -9,6 +9,7 @@ mod encode;
 mod flow;
 mod path_control;
 mod path_limit;
+mod sent;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub(crate) use self::{
     decode::FrameIter,
     encode::{datagram_header_size, encode_datagram_header},
     flow::MAX_STREAM_COUNT,
+    sent::{SentFrame, SentFrames, StreamRange},
     stream::{
         Crypto, ResetStream, StopSending, Stream, crypto_header_size, encode_crypto_header,
         encode_stream_header, stream_header_size,

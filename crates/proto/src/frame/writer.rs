@@ -1,7 +1,6 @@
 //! A bounded writer of one packet's payload that records what went in.
 
-use super::Frame;
-use crate::space::{SentFrame, SentFrames};
+use super::{Frame, SentFrame, SentFrames};
 
 /// Writes frames of one packet. Owners write through it, in the order in which they are asked.
 pub(crate) struct FrameWriter<'a> {

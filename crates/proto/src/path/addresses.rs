@@ -138,7 +138,7 @@ impl Path {
     /// `room`: whether there is room for it in the congestion window.
     pub(crate) fn probe_due(&self, now: Instant, room: impl FnOnce() -> bool) -> Option<Addresses> {
         let wanted = self.probe_wanted()?;
-        (self.beyond_window.may_send(now) || room()).then_some(wanted)
+        (self.probe_budget.may_send(now) || room()).then_some(wanted)
     }
 
     /// The addresses to which a challenge or an answer is to be sent, the most urgent first.
@@ -153,14 +153,14 @@ impl Path {
 
     /// When a challenge or an answer may leave that waits though no room comes.
     pub(super) fn probe_timer(&self) -> Option<Instant> {
-        let timer = self.beyond_window.timer()?;
+        let timer = self.probe_budget.timer()?;
         self.probe_wanted().map(|_| timer)
     }
 
     /// A challenge or an answer left though there was no room for it; the next one waits until `again`. A peer that
     /// acknowledges none of them grows nothing.
     pub(crate) fn on_probe_beyond_window(&mut self, again: Instant) {
-        self.beyond_window.on_sent(again);
+        self.probe_budget.on_sent(again);
         self.forget_bare_packets();
     }
 
@@ -505,7 +505,7 @@ impl Path {
                 self.previous = None;
             }
         }
-        self.beyond_window.on_timeout(now);
+        self.probe_budget.on_timeout(now);
         if !given_up {
             return Unanswered::Waiting;
         }

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 
 use super::{Path, PathLimits, PathState, Paths};
 use crate::frame::Frame;
+use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
-use crate::space::SentFrame;
 use crate::{PathId, TransportError};
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.

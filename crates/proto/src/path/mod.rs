@@ -1,20 +1,21 @@
 //! Paths: outside the path ID with its number space, recovery and status, inside the 4-tuple
 //! (RFC 10069); congestion windows live in the connection's controller.
 
-mod abandons;
+mod ack_frequency;
 mod addresses;
-mod beyond_window;
 mod due;
+mod failover;
 mod frames;
 mod limit;
 mod network;
 mod overall;
+mod pending_abandons;
+mod probe_budget;
+mod receive_idle;
 mod recovery;
 mod remembered;
 mod set;
-mod silence;
 mod status;
-mod suspicion;
 mod timers;
 mod view;
 
@@ -23,82 +24,36 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{EcnCodepoint, PathIndex, PathKey, PathStatus};
 use rand::rngs::StdRng;
 
-pub(crate) use abandons::Abandons;
+pub(crate) use ack_frequency::AckFrequency;
 pub(crate) use addresses::{Addresses, Proof, Unanswered};
 pub(crate) use due::{Due, DueFacts};
+pub(crate) use failover::ALL;
 pub(crate) use frames::ACK_DELAY_EXPONENT;
 pub(crate) use limit::PathLimits;
 pub(crate) use network::NetworkPath;
+pub(crate) use pending_abandons::PendingAbandons;
+pub(crate) use receive_idle::Expected;
 pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};
 pub(crate) use remembered::Epoch;
 pub(crate) use set::{PathState, Paths, RetiredPath};
 pub(crate) use status::StatusState;
-pub(crate) use suspicion::ALL;
+pub(crate) use timers::TimerFacts;
 pub(crate) use view::PathFacts;
 
 use crate::congestion::{Controller, InitialWindow};
+use crate::frame::SentFrame;
 use crate::frame::writer::{FrameWriter, Resent};
-use crate::recovery::{RttEstimator, STALL, Suspect, later};
-use crate::space::{
-    Owed, PacketOrigin, PacketSpace, ReceivedPacket, SentFrame, SentPacket, SpaceId,
-};
+use crate::recovery::RttEstimator;
+use crate::space::{Owed, PacketOrigin, PacketSpace, ReceivedPacket, SentPacket, SpaceId};
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
-use beyond_window::BeyondWindow;
+use failover::Heard;
+use probe_budget::ProbeBudget;
+use receive_idle::ReceiveIdle;
 use recovery::PathRecovery;
 use remembered::Remembered;
-pub(crate) use silence::Expected;
-use silence::Silence;
-
-/// A suspect path is probed at intervals of an eighth of the time of its silence, but of at least this and a PTO: its
-/// return is noticed that much later, and the longer it was away the less that matters.
-const MIN_SUSPECT_PROBE_INTERVAL: Duration = Duration::from_millis(100);
-
-/// A suspect path is probed at least so often while another path carries the data, by a small datagram: a path that
-/// comes back is found within this time and its round trip.
-const MAX_SUSPECT_PROBE_INTERVAL: Duration = Duration::from_millis(400);
-
-/// The same for a connection whose paths are all suspect. Its probes carry data.
-const MAX_LONE_PROBE_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Probes of a suspect path that are remembered: they go on for as long as the path is silent. An
-/// answer to one of the newest is what tells that it is back.
-const MAX_BARE_PROBES: usize = 16;
 
 /// Probes sent when a PTO expires (RFC 9002 section 6.2.4).
 pub(crate) const PROBES_PER_PTO: u8 = 2;
-
-/// What the timers of a path depend on beyond the path itself.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TimerFacts {
-    /// The peer's max_ack_delay.
-    pub(crate) max_ack_delay: Duration,
-    /// The handshake is confirmed.
-    pub(crate) confirmed: bool,
-    /// How long a silent path is kept alive by PINGs, if at all.
-    pub(crate) keep_alive: Option<Duration>,
-    /// Data can go on another path. Only asked for suspect paths and for those that time out.
-    pub(crate) elsewhere: bool,
-    /// We ask the peer if we expect data of it and hear nothing: [`Silence`] tells whether we do.
-    pub(crate) asks: bool,
-    pub(crate) expected: Expected,
-}
-
-/// What a timeout asks the connection to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct PathTimeout {
-    /// The path has become suspect.
-    pub(crate) suspect: bool,
-    /// What the path has in flight is to be offered to the other paths again.
-    pub(crate) offer: bool,
-    /// It is certain by now that the silence is the path's own.
-    pub(crate) certain: bool,
-    /// There is no other path: the oldest control frames in flight are to be repeated here.
-    pub(crate) repeat_control: bool,
-    /// Nothing was heard for so long that the peer is to be asked, if data is expected of it.
-    pub(crate) silent: bool,
-    /// A PING is to be sent for want of anything else.
-    pub(crate) kept_alive: bool,
-}
 
 /// A path that is open: validated, or being validated. Its state changes by its own methods only.
 pub(crate) struct Path {
@@ -113,7 +68,7 @@ pub(crate) struct Path {
     /// The newest challenge of the peer from addresses for which there was no place beside those two.
     unplaced: Option<(FourTuple, u64)>,
     /// Challenges and answers beyond the congestion window, to any address.
-    beyond_window: BeyondWindow,
+    probe_budget: ProbeBudget,
     /// It was validated once: a later answer to a challenge is not news of a path.
     opened: bool,
     /// Data may go to the peer's address within the amplification limit, before it is validated.
@@ -131,14 +86,7 @@ pub(crate) struct Path {
     /// When something was last received on this path, for keep-alive.
     last_activity: Instant,
     heard: Option<Heard>,
-    silence: Silence,
-}
-
-/// When packets came on a path without a pause.
-#[derive(Debug, Clone, Copy)]
-struct Heard {
-    first: Instant,
-    last: Instant,
+    receive_idle: ReceiveIdle,
 }
 
 /// What is counted per path.
@@ -179,7 +127,7 @@ impl Path {
             previous: None,
             way_back: None,
             unplaced: None,
-            beyond_window: BeyondWindow::default(),
+            probe_budget: ProbeBudget::default(),
             excused: None,
             stranded: false,
             opened: id == PathId::ZERO,
@@ -188,7 +136,7 @@ impl Path {
             recovery: PathRecovery::new(now, index, config),
             last_activity: now,
             heard: None,
-            silence: Silence::default(),
+            receive_idle: ReceiveIdle::default(),
         }
     }
 
@@ -259,51 +207,6 @@ impl Path {
     /// Probe timeouts in a row.
     pub(crate) fn pto_count(&self) -> u32 {
         self.recovery.pto_count
-    }
-
-    /// Whether the path is in trouble, so that its data should go elsewhere.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.recovery.suspect.is_suspect()
-    }
-
-    /// The peer ran, and could send on any path, from the first of these times to the second: when its packets left.
-    /// `None` if it sent nothing on this path.
-    pub(crate) fn peer_ran(&self) -> Option<(Instant, Instant)> {
-        let heard = self.heard?;
-        Some((self.left(heard.first), self.left(heard.last)))
-    }
-
-    /// When a packet left that came from the peer. Our own data makes the way there longer, and not the way back.
-    fn left(&self, came: Instant) -> Instant {
-        let back = self.recovery.rtt.min() / 2;
-        came.checked_sub(back).unwrap_or(came)
-    }
-
-    /// When it is certain that the silence of a suspect path is the path's own, if the peer ran in this time: it has to
-    /// have run for a while after it owed an acknowledgement, and what it sent then has to have had the time to arrive.
-    /// `None` if the peer may have stood still.
-    pub(crate) fn own_silence(
-        &self,
-        (from, to): (Instant, Instant),
-        max_ack_delay: Duration,
-    ) -> Option<Instant> {
-        let rtt = &self.recovery.rtt;
-        let oldest = self.space.sent.first_ack_eliciting_sent()?;
-        let owed = match self.recovery.suspect.last_ack() {
-            // They came one after the other.
-            Some(at) if at >= oldest => later(self.left(at), STALL),
-            _ => self.left(later(oldest, rtt.smoothed().saturating_add(max_ack_delay))),
-        };
-        let ran = owed.max(from);
-        (ran <= to).then(|| later(ran, rtt.quiet()))
-    }
-
-    pub(crate) fn suspicion(&self) -> &Suspect {
-        &self.recovery.suspect
-    }
-
-    pub(crate) fn suspicion_mut(&mut self) -> &mut Suspect {
-        &mut self.recovery.suspect
     }
 
     /// When something was last received on it.
@@ -387,12 +290,12 @@ impl Path {
     /// Stream data came on this path.
     pub(crate) fn on_stream_bytes(&mut self, bytes: u64) {
         self.recovery.counters.received_stream_bytes += bytes;
-        self.silence.on_data();
+        self.receive_idle.on_data();
     }
 
     /// A DATAGRAM frame came on this path.
     pub(crate) fn on_datagram_frame(&mut self, now: Instant) {
-        self.silence.on_datagram(now);
+        self.receive_idle.on_datagram(now);
     }
 
     /// A packet was decrypted and its frames were processed.
@@ -402,21 +305,6 @@ impl Path {
             self.note_heard(packet.now);
         }
         self.space.on_received(packet);
-    }
-
-    /// Not once more for each packet of a batch.
-    #[inline]
-    fn note_heard(&mut self, now: Instant) {
-        self.heard = Some(match self.heard {
-            Some(heard) if now <= later(heard.last, STALL) => Heard {
-                last: now.max(heard.last),
-                ..heard
-            },
-            _ => Heard {
-                first: now,
-                last: now,
-            },
-        });
     }
 
     /// A packet was decrypted, and there is no memory for what it carries: the path is not silent.
@@ -448,7 +336,7 @@ impl Path {
             .recovery
             .on_ack(now, &mut self.space, ack, controller, settled)?;
         if outcome.is_some_and(|outcome| outcome.scheduled) {
-            self.silence.on_delivered();
+            self.receive_idle.on_delivered();
         }
         Ok(outcome)
     }

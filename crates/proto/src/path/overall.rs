@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use mpquic_sched_core::{PathIndex, PathSet, PathStatus};
 
+use super::ack_frequency::PathsInUse;
 use super::{Path, PathFacts, Paths};
 use crate::PathId;
 use crate::congestion::Controller;
-use crate::recovery::PathsInUse;
 
 /// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
 const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);

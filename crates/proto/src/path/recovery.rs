@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{PathIndex, Side};
 
 use super::PathCounters;
+use super::failover::Suspect;
 use super::remembered::Remembered;
 use crate::congestion::{
     self, AckSummary, AckedPacket, CongestionEvent, Controller, LostPacket, SpuriousLoss,
 };
 use crate::frame::AckFrame;
 use crate::mtu::MtuDiscovery;
-use crate::recovery::{Acknowledged, DeliveryRate, EcnValidator, Pacer, RttEstimator, Suspect};
+use crate::recovery::{Acknowledged, DeliveryRate, EcnValidator, Pacer, RttEstimator};
 use crate::space::{AckOutcome, LossOutcome, PacketSpace, SentPacket, SpaceId};
 use crate::{TransportConfig, TransportError};
 

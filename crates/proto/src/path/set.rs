@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, MAX_PATHS, PathIndex, PathKey};
 
-use super::{Abandons, Epoch, Path, PathLimits, StatusState};
+use super::{AckFrequency, Epoch, Path, PathLimits, PendingAbandons, StatusState};
 use crate::cid::{LocalCids, RemoteCids};
 use crate::congestion::{Controller, NewPath};
 use crate::number_set::NumberSet;
-use crate::recovery::AckFrequency;
 use crate::space::PacketSpace;
 use crate::{FourTuple, PathError, PathErrorCode, PathId, PathStats, TransportConfig, limits};
 
@@ -85,7 +84,7 @@ pub(crate) struct Paths {
     /// The slot of the path that a packet came on last: only where to look first.
     recent: usize,
     retired: Vec<RetiredPath>,
-    abandons: Abandons,
+    abandons: PendingAbandons,
     /// What the peer wants of path IDs that are not in use yet (RFC 10069, PATH_STATUS frames: all path IDs below the
     /// limit can be spoken of). At most as many as there are slots.
     early_status: Vec<(PathId, StatusState)>,
@@ -103,7 +102,7 @@ pub(crate) struct Paths {
     pub(super) ack_frequency: AckFrequency,
     pub(super) initial_rtt: Duration,
     /// Bytes of suspect paths that were offered to others while it was not certain whose the silence was.
-    pub(super) offered_in_doubt: u64,
+    pub(super) offered_unconfirmed: u64,
 }
 
 impl Paths {
@@ -120,7 +119,7 @@ impl Paths {
             used: 0,
             recent: 0,
             retired: Vec::new(),
-            abandons: Abandons::default(),
+            abandons: PendingAbandons::default(),
             early_status: Vec::new(),
             abandoned: NumberSet::default(),
             abandoned_count: 0,
@@ -133,7 +132,7 @@ impl Paths {
             controller,
             ack_frequency,
             initial_rtt,
-            offered_in_doubt: 0,
+            offered_unconfirmed: 0,
         }
     }
 
@@ -482,7 +481,7 @@ impl Paths {
         path
     }
 
-    /// Abandons a path ID on which no path was opened.
+    /// PendingAbandons a path ID on which no path was opened.
     pub(crate) fn abandon_unused(&mut self, id: PathId) {
         self.largest_used = self.largest_used.max(id);
         self.mark_abandoned(id);
@@ -515,11 +514,11 @@ impl Paths {
     }
 
     /// The PATH_ABANDON frames that the peer does not have for certain.
-    pub(crate) fn abandons(&self) -> &Abandons {
+    pub(crate) fn abandons(&self) -> &PendingAbandons {
         &self.abandons
     }
 
-    pub(crate) fn abandons_mut(&mut self) -> &mut Abandons {
+    pub(crate) fn abandons_mut(&mut self) -> &mut PendingAbandons {
         &mut self.abandons
     }
 

@@ -3,13 +3,43 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    Expected, MAX_BARE_PROBES, MAX_LONE_PROBE_INTERVAL, MAX_SUSPECT_PROBE_INTERVAL,
-    MIN_SUSPECT_PROBE_INTERVAL, PROBES_PER_PTO, Path, PathTimeout, TimerFacts,
-};
+use super::{Expected, PROBES_PER_PTO, Path};
 use crate::congestion::Controller;
-use crate::recovery::{earlier, later, pto_time};
+use crate::recovery::{earlier, later};
 use crate::space::{SentPacket, SpaceId};
+
+/// What the timers of a path depend on beyond the path itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TimerFacts {
+    /// The peer's max_ack_delay.
+    pub(crate) max_ack_delay: Duration,
+    /// The handshake is confirmed.
+    pub(crate) confirmed: bool,
+    /// How long a silent path is kept alive by PINGs, if at all.
+    pub(crate) keep_alive: Option<Duration>,
+    /// Data can go on another path. Only asked for suspect paths and for those that time out.
+    pub(crate) elsewhere: bool,
+    /// We ask the peer if we expect data of it and hear nothing: [`ReceiveIdle`](super::receive_idle::ReceiveIdle) tells whether we do.
+    pub(crate) asks: bool,
+    pub(crate) expected: Expected,
+}
+
+/// What a timeout asks the connection to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PathTimeout {
+    /// The path has become suspect.
+    pub(crate) suspect: bool,
+    /// What the path has in flight is to be offered to the other paths again.
+    pub(crate) offer: bool,
+    /// It is certain by now that the silence is the path's own.
+    pub(crate) certain: bool,
+    /// There is no other path: the oldest control frames in flight are to be repeated here.
+    pub(crate) repeat_control: bool,
+    /// Nothing was heard for so long that the peer is to be asked, if data is expected of it.
+    pub(crate) receive_idle: bool,
+    /// A PING is to be sent for want of anything else.
+    pub(crate) kept_alive: bool,
+}
 
 impl Path {
     /// The earliest time at which the path wants [`on_timeout`](Self::on_timeout) to be called, or `next` if that is
@@ -31,7 +61,7 @@ impl Path {
         let quiet = self.space.ack_eliciting_in_flight() == 0;
         if quiet && (facts.asks || facts.keep_alive.is_some()) {
             next = earlier(next, self.keep_alive_deadline(facts));
-            next = earlier(next, self.silence_deadline(facts));
+            next = earlier(next, self.receive_idle_deadline(facts));
         }
         // Those that wait for an acknowledgement are hardly ever the next while packets keep leaving: worked out only if
         // not even their least would come later.
@@ -50,7 +80,7 @@ impl Path {
     #[inline(never)]
     fn seldom_timeout(&self, facts: TimerFacts) -> Option<Instant> {
         let suspicion = &self.recovery.suspect;
-        let certain = suspicion.certain_at().filter(|_| facts.elsewhere);
+        let certain = suspicion.confirmed_at().filter(|_| facts.elsewhere);
         let judged = earlier(self.space.loss_time, certain).map(|at| suspicion.not_before(at));
         let previous = self.previous.as_ref();
         let previous = previous.and_then(|left| left.challenge_timer());
@@ -92,7 +122,7 @@ impl Path {
             }
         }
         let mut outcome = PathTimeout {
-            silent: is_due(self.silence_deadline(facts)),
+            receive_idle: is_due(self.receive_idle_deadline(facts)),
             kept_alive,
             ..PathTimeout::default()
         };
@@ -101,7 +131,7 @@ impl Path {
         }
         if judges {
             outcome.suspect |= self.check_suspect(now, facts);
-            outcome.certain = facts.elsewhere && is_due(self.recovery.suspect.certain_at());
+            outcome.certain = facts.elsewhere && is_due(self.recovery.suspect.confirmed_at());
         }
         outcome
     }
@@ -111,7 +141,7 @@ impl Path {
         let (space, rtt) = (&self.space, &self.recovery.rtt);
         let suspicion = &self.recovery.suspect;
         let deadline = suspicion.deadline_before(None, space, rtt, facts.max_ack_delay);
-        let certain = suspicion.certain_at().filter(|_| facts.elsewhere);
+        let certain = suspicion.confirmed_at().filter(|_| facts.elsewhere);
         let times = [space.loss_time, self.pto_deadline(facts), deadline, certain];
         let mut judged = times.into_iter().flatten();
         judged.any(|at| suspicion.not_before(at) <= now)
@@ -152,19 +182,6 @@ impl Path {
         }
     }
 
-    /// Forgets the oldest of many packets in flight that carry nothing to be repeated.
-    pub(super) fn forget_bare_packets(&mut self) {
-        self.space.sent.forget_bare(MAX_BARE_PROBES);
-    }
-
-    fn check_suspect(&mut self, now: Instant, facts: TimerFacts) -> bool {
-        let recovery = &mut self.recovery;
-        let (rtt, pto_count) = (&recovery.rtt, recovery.pto_count);
-        recovery
-            .suspect
-            .check(now, &self.space, rtt, facts.max_ack_delay, pto_count)
-    }
-
     /// When the PTO of the path's 1-RTT space expires.
     //= specs/rfc9000.txt#section-8.1
     //# To prevent this deadlock, clients MUST send a packet on a Probe Timeout (PTO); see Section
@@ -182,50 +199,43 @@ impl Path {
             return None;
         }
         let (rtt, count) = (&self.recovery.rtt, self.recovery.pto_count);
-        let deadline = pto_time(&self.space, rtt, facts.max_ack_delay, count)?;
-        let Some(suspect_since) = self.recovery.suspect.since() else {
-            return Some(deadline);
-        };
-        let sent = self.space.last_ack_eliciting_sent?;
-        let most = match facts.elsewhere {
-            true => MAX_SUSPECT_PROBE_INTERVAL,
-            false => MAX_LONE_PROBE_INTERVAL,
-        };
-        let silence = sent.saturating_duration_since(suspect_since);
-        let interval = (silence / 8)
-            .clamp(MIN_SUSPECT_PROBE_INTERVAL, most)
-            .max(self.pto(facts.max_ack_delay));
-        Some(deadline.min(sent + interval))
+        let deadline = self.space.pto_time(rtt, facts.max_ack_delay, count)?;
+        match self.suspect_probe_deadline(facts) {
+            Some(probe) => Some(deadline.min(probe)),
+            None => Some(deadline),
+        }
     }
 
     /// When to ask a peer of which nothing is heard. What is in flight asks by itself.
-    fn silence_deadline(&self, facts: TimerFacts) -> Option<Instant> {
+    fn receive_idle_deadline(&self, facts: TimerFacts) -> Option<Instant> {
         let quiet = facts.asks && self.space.ack_eliciting_in_flight() == 0;
         if !quiet || self.recovery.ping {
             return None;
         }
         let pto = self.pto(facts.max_ack_delay);
-        self.silence
+        self.receive_idle
             .deadline(self.last_activity, pto, facts.expected)
     }
 
     /// Nothing is heard of the peer. `expected`: what it owes, now that the streams were looked at. If it owes anything, a
     /// PING is to be sent, in a datagram large enough for the peer to answer in full, should it come from an address that
     /// it does not know (RFC 9000 section 8.1). Returns whether one is.
-    pub(crate) fn on_silence(
+    pub(crate) fn on_receive_idle(
         &mut self,
         now: Instant,
         expected: Expected,
         max_ack_delay: Duration,
     ) -> bool {
         if !expected.streams {
-            self.silence.on_no_streams();
+            self.receive_idle.on_no_streams();
         }
         let pto = self.pto(max_ack_delay);
-        let deadline = self.silence.deadline(self.last_activity, pto, expected);
+        let deadline = self
+            .receive_idle
+            .deadline(self.last_activity, pto, expected);
         let asks = deadline.is_some_and(|at| at <= now);
         if asks {
-            self.silence.on_asked();
+            self.receive_idle.on_asked();
             self.recovery.ping = true;
             self.recovery.full_ping = true;
         }

@@ -1,10 +1,7 @@
 //! Loss recovery of one path (RFC 9002): what was lost, when to probe, how fast to send.
 
-mod ack_frequency;
 mod ecn;
 mod persistent;
-mod pto;
-mod suspect;
 
 use std::time::Instant;
 
@@ -15,11 +12,15 @@ pub(crate) use mpquic_congestion::{
 #[cfg(test)]
 pub(crate) use mpquic_congestion::RateSample;
 
-pub(crate) use ack_frequency::{AckFrequency, PathsInUse};
 pub(crate) use ecn::{EcnCounter, EcnReport, EcnValidator};
 pub(crate) use persistent::PersistentCongestion;
-pub(crate) use pto::{pto_duration, pto_time};
-pub(crate) use suspect::Suspect;
+
+/// kPacketThreshold (RFC 9002 section 6.1.1).
+//= specs/rfc9002.txt#section-6.1.1
+//= type=implication
+//# In order to remain similar to TCP, implementations SHOULD NOT use a packet threshold less than
+//# 3; see [RFC5681].
+pub(crate) const PACKET_THRESHOLD: u64 = 3;
 
 /// The earlier of two times, either of which may be never.
 pub(crate) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {

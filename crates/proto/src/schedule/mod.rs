@@ -15,9 +15,9 @@ use smallvec::SmallVec;
 
 pub(crate) use reinject::Candidate;
 
+use crate::frame::StreamRange;
 use crate::path::{PathFacts, Paths};
 use crate::recovery::earlier;
-use crate::space::StreamRange;
 use crate::stream::Streams;
 use crate::{Choice, Decided};
 use reinject::ReinjectCursors;

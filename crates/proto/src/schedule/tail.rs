@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{Data, PathIndex, PathView};
 
 use super::{Planned, Schedule};
+use crate::frame::{SentFrame, StreamRange};
 use crate::path::Paths;
-use crate::space::{SentFrame, SentPacket, StreamRange};
+use crate::space::SentPacket;
 use crate::stream::Streams;
 
 /// Bytes that may be copied in any case, and the part of all that paths have delivered that may be in addition.

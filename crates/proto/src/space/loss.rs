@@ -7,14 +7,7 @@ use std::time::{Duration, Instant};
 use super::{PacketSpace, SentPacket};
 use crate::TransportError;
 use crate::frame::EcnCounts;
-use crate::recovery::{EcnReport, RttEstimator, later};
-
-/// kPacketThreshold (RFC 9002 section 6.1.1).
-//= specs/rfc9002.txt#section-6.1.1
-//= type=implication
-//# In order to remain similar to TCP, implementations SHOULD NOT use a packet threshold less than
-//# 3; see [RFC5681].
-pub(crate) const PACKET_THRESHOLD: u64 = 3;
+use crate::recovery::{EcnReport, PACKET_THRESHOLD, RttEstimator, later};
 
 /// Lost packets remembered per space, to notice that the loss was spurious.
 const MAX_REMEMBERED: usize = 256;

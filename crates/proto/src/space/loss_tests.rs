@@ -8,7 +8,6 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::*;
-use crate::recovery::pto_time;
 use crate::space::tests_support::{ack_only, packet};
 
 const DELAY: Duration = Duration::from_millis(25);
@@ -301,16 +300,16 @@ fn an_abandoned_path_loses_everything_once() {
 #[test]
 fn probe_timer_follows_the_last_ack_eliciting_packet() {
     let mut s = Sender::new();
-    assert_eq!(pto_time(&s.space, &s.rtt, Duration::ZERO, 0), None);
+    assert_eq!(s.space.pto_time(&s.rtt, Duration::ZERO, 0), None);
     s.send(0);
     s.send(10);
     s.space.on_sent(ack_only(s.t0 + ms(20)), &mut s.rng);
     assert_eq!(
-        pto_time(&s.space, &s.rtt, Duration::ZERO, 1),
+        s.space.pto_time(&s.rtt, Duration::ZERO, 1),
         Some(s.t0 + ms(10 + 2 * 999))
     );
     s.ack(100, &[(0, 1)]).unwrap();
-    assert_eq!(pto_time(&s.space, &s.rtt, Duration::ZERO, 0), None);
+    assert_eq!(s.space.pto_time(&s.rtt, Duration::ZERO, 0), None);
 }
 
 #[test]

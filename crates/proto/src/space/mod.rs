@@ -3,9 +3,9 @@
 mod ack;
 mod loss;
 mod numbers;
+mod pto;
 mod received;
 mod sent;
-mod sent_frame;
 #[cfg(test)]
 pub(crate) use sent::tests as tests_support;
 
@@ -14,15 +14,15 @@ use std::time::Instant;
 use rand::rngs::StdRng;
 
 pub(crate) use ack::{AckPolicy, AckScheduler, Owed, ReceivedPacket};
-pub(crate) use loss::{AckOutcome, LossOutcome, LostNumbers, PACKET_THRESHOLD};
+pub(crate) use loss::{AckOutcome, LossOutcome, LostNumbers};
 pub(crate) use numbers::PacketNumbers;
+pub(crate) use pto::pto_duration;
 pub(crate) use received::ReceivedPackets;
 pub(crate) use sent::{PacketOrigin, SentPacket, SentPackets};
-pub(crate) use sent_frame::{SentFrame, SentFrames, StreamRange};
 
 use crate::PathId;
-use crate::frame::encode_ack;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{SentFrame, encode_ack};
 use crate::recovery::{EcnCounter, PersistentCongestion};
 
 /// Which packet number space (RFC 9000 section 12.3). Each has an encryption level with a CRYPTO stream of its own.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mpquic_sched_core::PathIndex;
 
-use super::{SentFrame, SentFrames};
+use crate::frame::{SentFrame, SentFrames};
 use crate::recovery::DeliverySnapshot;
 
 /// Packets not in flight (ACKs only) whose send time is remembered. A peer that never acknowledges

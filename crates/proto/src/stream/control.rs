@@ -3,9 +3,9 @@
 use mpquic_sched_core::{Dir, StreamId};
 
 use super::set::Streams;
+use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{Frame, ResetStream, StopSending};
-use crate::space::SentFrame;
 
 const DIRS: [Dir; 2] = [Dir::Bi, Dir::Uni];
 

@@ -18,9 +18,9 @@ use super::range_map::RangeMap;
 use super::ready::ReadyQueue;
 use super::send_buffer::SendBuffer;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{SentFrame, StreamRange};
 use crate::frame::{encode_stream_header, stream_header_size};
 use crate::packet::varint;
-use crate::space::{SentFrame, StreamRange};
 
 /// A piece of a stream is not made smaller than this to fill a packet's rest.
 const MIN_PIECE: u64 = 16;

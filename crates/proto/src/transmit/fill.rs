@@ -2,8 +2,9 @@
 
 use crate::connection::Connection;
 use crate::frame::Frame;
+use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
-use crate::space::{SentFrame, SpaceId};
+use crate::space::SpaceId;
 
 impl Connection {
     /// Whether control frames or datagrams wait to be scheduled.

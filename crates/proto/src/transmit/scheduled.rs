@@ -10,10 +10,11 @@ use super::batch::Sizes;
 use super::packet::PacketSpec;
 use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{SentFrame, StreamRange};
 use crate::ids::Transmit;
 use crate::path::{Addresses, Path, Paths};
 use crate::schedule::Planned;
-use crate::space::{PacketOrigin, SentFrame, StreamRange};
+use crate::space::PacketOrigin;
 use crate::stream::{MIN_COPY_ROOM, Streams};
 use crate::{Observation, TransportError};
 

@@ -11,10 +11,11 @@ use super::scheduled::stream_ranges;
 use crate::connection::Connection;
 use crate::frame::Frame;
 use crate::frame::writer::FrameWriter;
+use crate::frame::{SentFrame, StreamRange};
 use crate::ids::Transmit;
 use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::{Addresses, Due, DueFacts};
-use crate::space::{PacketOrigin, SentFrame, StreamRange};
+use crate::space::PacketOrigin;
 
 impl Connection {
     /// The next datagram that some path has to send by itself. Acknowledgements that could travel with data are left

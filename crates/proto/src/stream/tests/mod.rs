@@ -14,7 +14,7 @@ use mpquic_sched_core::{Data, Dir, PathIndex, Side, StreamId, VarInt};
 use super::flight::AckedBytes;
 use super::{PeerStreamParams, StreamEvent, Streams};
 use crate::frame::writer::{FrameWriter, Resent};
-use crate::space::{SentFrame, SentFrames, StreamRange};
+use crate::frame::{SentFrame, SentFrames, StreamRange};
 use crate::{TransportConfig, TransportError, TransportErrorCode};
 
 const RTT: Duration = Duration::from_millis(50);

@@ -15,12 +15,12 @@ struct Abandon {
 
 /// The frames, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Abandons {
+pub(crate) struct PendingAbandons {
     frames: VecDeque<Abandon>,
     pending: usize,
 }
 
-impl Abandons {
+impl PendingAbandons {
     /// A path was abandoned: the peer is to be told. Over the cap, the oldest frame goes.
     //= specs/rfc10069-draft.md#path-close
     //# When an endpoint receives a PATH_ABANDON frame, it MUST send a corresponding PATH_ABANDON
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn frames_stay_until_they_are_acknowledged() {
-        let mut abandons = Abandons::default();
+        let mut abandons = PendingAbandons::default();
         let code = PathErrorCode::NO_ERROR;
         (1..=3).for_each(|id| abandons.push(PathId(id), code));
         for id in 1..=3 {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_acknowledges_nothing_costs_no_memory() {
-        let mut abandons = Abandons::default();
+        let mut abandons = PendingAbandons::default();
         (0..10_000).for_each(|id| abandons.push(PathId(id), PathErrorCode::NO_ERROR));
         assert_eq!(abandons.len(), limits::MAX_PENDING_ABANDONS);
         for _ in 0..limits::MAX_PENDING_ABANDONS {

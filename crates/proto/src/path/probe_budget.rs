@@ -8,12 +8,12 @@ use std::time::Instant;
 /// each probe timeout beyond the window. Otherwise, challenges of 40 bytes would draw answers of 1200 from a sender that
 /// should be silent (RFC 9002 section 7). The peer chooses the addresses, so that nothing here may count by address.
 #[derive(Debug, Default)]
-pub(super) struct BeyondWindow {
+pub(super) struct ProbeBudget {
     /// A datagram left though there was no room: the next one waits until then.
     again: Option<Instant>,
 }
 
-impl BeyondWindow {
+impl ProbeBudget {
     /// Whether a datagram may leave now though there is no room for it.
     pub(super) fn may_send(&self, now: Instant) -> bool {
         self.again.is_none_or(|again| again <= now)

@@ -30,11 +30,11 @@ const LONGEST_GAP: Duration = Duration::from_secs(5);
 ///
 /// A connection that merely waits costs little: each question comes twice as late as the one before it, and only a run of
 /// data without a question makes the next one prompt again. So there are at most six prompt questions for each 32 packets
-/// of data, and beyond them one for each doubling of the silence: a peer that moves late in it is noticed, too. Those
+/// of data, and beyond them one for each doubling of the idle: a peer that moves late in it is noticed, too. Those
 /// beyond the sixth spare the idle timeout: none waits longer than half of it, so that they put it off by no more than it
 /// is. Datagrams alone are worth six questions, as they may be over.
 #[derive(Debug)]
-pub(crate) struct Silence {
+pub(crate) struct ReceiveIdle {
     /// Something came, or was delivered: an answer may be expected.
     began: bool,
     /// Doublings of the wait before the next question.
@@ -55,7 +55,7 @@ pub(crate) struct Expected {
     pub(crate) streams: bool,
     /// Data or streams wait for the peer's limits.
     pub(crate) credit: bool,
-    /// The connection ends after so long a silence.
+    /// The connection ends after so long a idle.
     pub(crate) idle_timeout: Option<Duration>,
 }
 
@@ -92,7 +92,7 @@ impl Gaps {
     }
 }
 
-impl Default for Silence {
+impl Default for ReceiveIdle {
     /// Nothing is expected on a path until something came.
     fn default() -> Self {
         Self {
@@ -106,7 +106,7 @@ impl Default for Silence {
     }
 }
 
-impl Silence {
+impl ReceiveIdle {
     /// Data of a stream came.
     pub(super) const fn on_data(&mut self) {
         self.no_streams = false;
@@ -194,11 +194,11 @@ mod tests {
 
     /// Asks whenever it is time to, up to `most` times, without any data; each question is answered at once. Returns how
     /// many PTOs each waited.
-    fn questions(silence: &mut Silence, expected: Expected, most: usize) -> Vec<u32> {
+    fn questions(idle: &mut ReceiveIdle, expected: Expected, most: usize) -> Vec<u32> {
         let now = Instant::now();
         let ask = || {
-            let at = silence.deadline(now, PTO, expected)?;
-            silence.on_asked();
+            let at = idle.deadline(now, PTO, expected)?;
+            idle.on_asked();
             Some(((at - now).as_millis() / PTO.as_millis()) as u32)
         };
         std::iter::from_fn(ask).take(most).collect()
@@ -207,13 +207,13 @@ mod tests {
     #[test]
     fn questions_wait_twice_as_long_each_time() {
         for expected in [STREAMS, CREDIT] {
-            let mut silence = Silence::default();
-            assert_eq!(questions(&mut silence, expected, 8), []);
-            silence.on_delivered();
-            let asked = questions(&mut silence, expected, 8);
+            let mut idle = ReceiveIdle::default();
+            assert_eq!(questions(&mut idle, expected, 8), []);
+            idle.on_delivered();
+            let asked = questions(&mut idle, expected, 8);
             assert_eq!(asked, [1, 2, 4, 8, 16, 32, 64, 128]);
             // However long the silence, there is one more.
-            assert_eq!(questions(&mut silence, expected, 100).len(), 100);
+            assert_eq!(questions(&mut idle, expected, 100).len(), 100);
         }
     }
 
@@ -221,13 +221,13 @@ mod tests {
     #[test]
     fn the_idle_timeout_ends_the_questions() {
         for (timeout, most) in [(1, 6), (200, 7), (1000, 9), (10_000, 13)] {
-            let mut silence = Silence::default();
-            silence.on_data();
+            let mut idle = ReceiveIdle::default();
+            idle.on_data();
             let expected = Expected {
                 idle_timeout: Some(timeout * PTO),
                 ..STREAMS
             };
-            let asked = questions(&mut silence, expected, 100);
+            let asked = questions(&mut idle, expected, 100);
             assert_eq!(asked.len(), most, "{timeout}: {asked:?}");
             assert!(most == 6 || asked.iter().sum::<u32>() <= timeout);
         }
@@ -235,66 +235,66 @@ mod tests {
 
     #[test]
     fn data_now_and_then_costs_six_prompt_questions_for_each_run() {
-        let mut silence = Silence::default();
+        let mut idle = ReceiveIdle::default();
         let mut asked = 0;
         for _ in 0..10 * (u32::from(RUN) + 6) {
-            silence.on_data();
+            idle.on_data();
             let now = Instant::now();
-            let at = silence.deadline(now, PTO, STREAMS).unwrap();
+            let at = idle.deadline(now, PTO, STREAMS).unwrap();
             if at < now + 64 * PTO {
-                silence.on_asked();
+                idle.on_asked();
                 asked += 1;
             }
         }
         assert!((60..=66).contains(&asked), "{asked}");
         for _ in 0..u32::from(RUN) {
-            silence.on_data();
+            idle.on_data();
         }
         assert_eq!(
-            questions(&mut silence, STREAMS, 6),
+            questions(&mut idle, STREAMS, 6),
             [1, 2, 4, 8, 16, 32],
             "after a run"
         );
         // However long it asked in vain, it asks 64 PTOs after whatever comes next, at the latest.
-        questions(&mut silence, STREAMS, 100);
-        silence.on_data();
-        assert_eq!(questions(&mut silence, STREAMS, 2), [64, 128]);
+        questions(&mut idle, STREAMS, 100);
+        idle.on_data();
+        assert_eq!(questions(&mut idle, STREAMS, 2), [64, 128]);
     }
 
     #[test]
     fn nothing_expected_nothing_asked() {
-        let mut silence = Silence::default();
-        silence.on_data();
-        silence.on_no_streams();
-        assert_eq!(questions(&mut silence, STREAMS, 1), []);
+        let mut idle = ReceiveIdle::default();
+        idle.on_data();
+        idle.on_no_streams();
+        assert_eq!(questions(&mut idle, STREAMS, 1), []);
         // Credit is expected whatever the streams that we receive on are to bring.
-        assert_eq!(questions(&mut silence, CREDIT, 1), [1]);
-        silence.on_data();
-        assert_eq!(questions(&mut silence, STREAMS, 1), [2]);
+        assert_eq!(questions(&mut idle, CREDIT, 1), [1]);
+        idle.on_data();
+        assert_eq!(questions(&mut idle, STREAMS, 1), [2]);
     }
 
     #[test]
     fn datagrams_that_stay_away_cost_six_questions() {
-        let mut silence = Silence::default();
+        let mut idle = ReceiveIdle::default();
         let mut now = Instant::now();
         for _ in 0..40 {
             now += PTO / 10;
-            silence.on_datagram(now);
+            idle.on_datagram(now);
         }
-        assert_eq!(questions(&mut silence, DATAGRAMS, 100).len(), 6);
-        assert_eq!(questions(&mut silence, CREDIT, 1), [64]);
+        assert_eq!(questions(&mut idle, DATAGRAMS, 100).len(), 6);
+        assert_eq!(questions(&mut idle, CREDIT, 1), [64]);
     }
 
     /// When the first question comes after datagrams with these gaps, in PTOs.
     fn first_question(gaps: impl IntoIterator<Item = Duration>) -> Option<f64> {
-        let mut silence = Silence::default();
+        let mut idle = ReceiveIdle::default();
         let mut now = Instant::now();
-        silence.on_datagram(now);
+        idle.on_datagram(now);
         for gap in gaps {
             now += gap;
-            silence.on_datagram(now);
+            idle.on_datagram(now);
         }
-        let at = silence.deadline(now, PTO, DATAGRAMS)?;
+        let at = idle.deadline(now, PTO, DATAGRAMS)?;
         Some((at - now).as_secs_f64() / PTO.as_secs_f64())
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{RttEstimator, later};
-use crate::space::PacketSpace;
+use super::PacketSpace;
+use crate::recovery::{RttEstimator, later};
 
 /// So often doubled, the longest PTO lasts longer than any connection. The multiplication is what it limits.
 const MAX_BACKOFF_EXPONENT: u32 = 30;
@@ -26,22 +26,24 @@ pub(crate) fn pto_duration(
     }
 }
 
-/// When the probe timer of a space fires; `None` if no ack-eliciting packet is in flight. A client
-/// that may have to unblock the server (section 6.2.2.1) arms [`pto_duration`] from now instead.
-pub(crate) fn pto_time(
-    space: &PacketSpace,
-    rtt: &RttEstimator,
-    max_ack_delay: Duration,
-    pto_count: u32,
-) -> Option<Instant> {
-    //= specs/rfc9002.txt#section-6.2.1
-    //# The PTO timer MUST NOT be set if a timer is set for time threshold loss detection; see
-    //# Section 6.1.2.
-    if space.sent.ack_eliciting() == 0 || space.loss_time.is_some() {
-        return None;
+impl PacketSpace {
+    /// When the probe timer fires; `None` if no ack-eliciting packet is in flight. A client that may have to unblock the
+    /// server (section 6.2.2.1) arms [`pto_duration`] from now instead.
+    pub(crate) fn pto_time(
+        &self,
+        rtt: &RttEstimator,
+        max_ack_delay: Duration,
+        pto_count: u32,
+    ) -> Option<Instant> {
+        //= specs/rfc9002.txt#section-6.2.1
+        //# The PTO timer MUST NOT be set if a timer is set for time threshold loss detection; see
+        //# Section 6.1.2.
+        if self.sent.ack_eliciting() == 0 || self.loss_time.is_some() {
+            return None;
+        }
+        let sent = self.last_ack_eliciting_sent?;
+        Some(later(sent, pto_duration(rtt, max_ack_delay, pto_count)))
     }
-    let sent = space.last_ack_eliciting_sent?;
-    Some(later(sent, pto_duration(rtt, max_ack_delay, pto_count)))
 }
 
 #[cfg(test)]
@@ -59,9 +61,9 @@ mod tests {
         let mut space = PacketSpace::new(&mut rng);
         let rtt = RttEstimator::new(Duration::from_millis(333));
         space.on_sent(crate::space::tests_support::packet(now), &mut rng);
-        assert!(pto_time(&space, &rtt, Duration::ZERO, 0).is_some());
+        assert!(space.pto_time(&rtt, Duration::ZERO, 0).is_some());
         space.loss_time = Some(now);
-        assert_eq!(pto_time(&space, &rtt, Duration::ZERO, 0), None);
+        assert_eq!(space.pto_time(&rtt, Duration::ZERO, 0), None);
     }
 
     #[test]
