@@ -42,6 +42,7 @@ mod path;
 mod receive;
 mod recovery;
 mod schedule;
+mod shards;
 mod space;
 mod stats;
 mod stream;
@@ -53,14 +54,15 @@ pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError, Steering
 pub use closing::Remains;
 pub use config::{
     AckFrequencyConfig, CarefulResumeConfig, ClientConfig, ConfigError, EndpointConfig, PathStart,
-    RaceConfig, Reconnaissance, ServerConfig, TransportConfig, ValidationTokenConfig,
+    RaceConfig, Reconnaissance, ServerConfig, SessionMemory, TransportConfig,
+    ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
-    AcceptError, AcceptJob, AcceptOutcome, Accepted, ConnectError, ConnectionCount, DatagramEvent,
-    Endpoint, HalfOpen, Incoming, RetryError,
+    AcceptError, AcceptJob, AcceptOutcome, Accepted, DatagramEvent, Endpoint, HalfOpen, Incoming,
+    RetryError,
 };
 pub use error::{
     ApplicationClose, AttemptError, ConnectionClose, ConnectionError, Escaped, FailedAttempt,
@@ -68,7 +70,7 @@ pub use error::{
 };
 pub use events::{ConnectionEvent, EndpointEvent};
 pub use forecast::ThroughputForecast;
-pub use handshake::SessionMemory;
+pub use handshake::ConnectError;
 pub use ids::{ConnectionHandle, FourTuple, Transmit};
 #[doc(hidden)]
 pub use inspect::CollectionSize;
@@ -84,6 +86,7 @@ pub use observe::{
     PathChangeKind, PathMetrics, Started, StreamPiece,
 };
 pub use packet::Version;
+pub use shards::ConnectionCount;
 pub use stats::{ConnectionStats, PathStats};
 pub use stream::{Chunk, ClosedStream, FinishError, ReadError, StreamEvent, WriteError};
 pub use token::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::provider::{provider, refused};
+use super::provider::{check_suites, provider, refused};
 use super::{ConfigError, RaceConfig, TransportConfig};
 use crate::Version;
 use crate::token::{SharedTokenStore, TokenStore};
@@ -42,7 +42,7 @@ impl ClientConfig {
     /// If the configuration has no TLS 1.3 cipher suite for QUIC
     /// (TLS13_AES_128_GCM_SHA256 protects Initial packets, RFC 9001 section 5.2).
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Result<Self, ConfigError> {
-        crate::handshake::check_suites(tls.crypto_provider())?;
+        check_suites(tls.crypto_provider())?;
         Ok(Self {
             tls,
             transport: Arc::new(TransportConfig::default()),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::cid::CidGenerator;
-use crate::endpoint::Shard;
 use crate::packet::FIXED_BIT;
+use crate::shards::Shard;
 use crate::{ConnectionIdGenerator, Observer, ObserverFactory, Side, Version, limits};
 
 /// Settings of an endpoint.

@@ -8,6 +8,7 @@ mod path_start;
 mod provider;
 mod race;
 mod server;
+mod session_memory;
 mod tokens;
 mod transport;
 
@@ -19,6 +20,7 @@ pub use mpquic_sched_core::SchedulerFactory;
 pub use path_start::PathStart;
 pub use race::RaceConfig;
 pub use server::ServerConfig;
+pub use session_memory::SessionMemory;
 pub use tokens::ValidationTokenConfig;
 pub use transport::TransportConfig;
 

@@ -20,6 +20,14 @@ pub(super) fn refused(error: impl ToString) -> ConfigError {
     ConfigError::Tls(error.to_string())
 }
 
+/// RFC 9001 section 5.2: Initial packets need TLS13_AES_128_GCM_SHA256, with QUIC support.
+pub(super) fn check_suites(provider: &CryptoProvider) -> Result<(), ConfigError> {
+    match crate::crypto::has_initial_suite(provider) {
+        true => Ok(()),
+        false => Err(ConfigError::NoInitialCipherSuite),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,6 +42,6 @@ mod tests {
             "Ring"
         };
         assert_eq!(described, expected);
-        assert!(crate::handshake::check_suites(&provider()).is_ok());
+        assert!(check_suites(&provider()).is_ok());
     }
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::provider::{provider, refused};
-use super::{ConfigError, TransportConfig, ValidationTokenConfig};
-use crate::SessionMemory;
+use super::provider::{check_suites, provider, refused};
+use super::{ConfigError, SessionMemory, TransportConfig, ValidationTokenConfig};
 use crate::cid::{CidGenerator, ResetKey};
 use crate::limits;
 use crate::token::Lifetimes;
@@ -83,7 +82,7 @@ impl ServerConfig {
     /// (TLS13_AES_128_GCM_SHA256 protects Initial packets, RFC 9001 section 5.2), or a `max_early_data_size`
     /// other than 0 and 2^32-1.
     pub fn new(tls: Arc<rustls::ServerConfig>) -> Result<Self, ConfigError> {
-        crate::handshake::check_suites(tls.crypto_provider())?;
+        check_suites(tls.crypto_provider())?;
         //= specs/rfc9001.txt#section-4.6.1
         //# Servers MUST NOT send the early_data extension with a max_early_data_size field set to
         //# any value other than 0xffffffff.

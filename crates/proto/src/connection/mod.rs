@@ -33,10 +33,9 @@ use crate::cid::{CidGenerator, ResetKey};
 use crate::closing::State;
 use crate::congestion::ControllerContext;
 use crate::datagram::Datagrams;
-use crate::endpoint::{AddressProof, Attempt, Counted};
 use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent};
 use crate::forecast::ReceiveRate;
-use crate::handshake::{Handshake, HandshakeSpaces};
+use crate::handshake::{AddressProof, FirstFlight, Handshake, HandshakeSpaces};
 use crate::memory::Memory;
 use crate::observe::{Started, Watch};
 use crate::packet::{QuicBit, Version};
@@ -44,6 +43,7 @@ use crate::path::{
     ACK_DELAY_EXPONENT, AckFrequency, Epoch, NetworkPath, Path, Paths, SettledPackets,
 };
 use crate::schedule::Schedule;
+use crate::shards::Counted;
 use crate::space::PacketSpace;
 use crate::stream::{PeerStreamParams, StreamEvent, Streams};
 use crate::token::{AddressTokens, Addresses};
@@ -216,7 +216,7 @@ impl Connection {
         now: Instant,
         config: &Arc<ServerConfig>,
         endpoint: &Arc<EndpointConfig>,
-        attempt: &Attempt,
+        attempt: &FirstFlight,
         mut rng: StdRng,
         reset_key: Arc<ResetKey>,
         tokens: &Arc<AddressTokens>,

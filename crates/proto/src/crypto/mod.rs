@@ -13,6 +13,14 @@ pub(crate) use self::{
 };
 pub(crate) use rustls::quic::Keys;
 
+/// Whether there is the suite of Initial packets (RFC 9001 section 5.2), TLS13_AES_128_GCM_SHA256 with QUIC support.
+pub(crate) fn has_initial_suite(provider: &rustls::crypto::CryptoProvider) -> bool {
+    provider.cipher_suites.iter().any(|suite| {
+        suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256
+            && suite.tls13().is_some_and(|suite| suite.quic.is_some())
+    })
+}
+
 #[cfg(test)]
 std::thread_local! {
     static KEYS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };

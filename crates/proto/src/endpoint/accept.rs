@@ -8,11 +8,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::half_open::Share;
-use super::{
-    AcceptError, Census, ConnectionEvent, Counted, Endpoint, EndpointEvent, Incoming, answer_to,
-};
+use super::{AcceptError, ConnectionEvent, Endpoint, EndpointEvent, Incoming, answer_to};
 use crate::cid::ResetKey;
 use crate::memory::Memory;
+use crate::shards::{Census, Counted};
 use crate::token::AddressTokens;
 use crate::{
     Connection, ConnectionError, ConnectionHandle, EndpointConfig, ServerConfig, TransportError,

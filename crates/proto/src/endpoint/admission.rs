@@ -6,10 +6,11 @@ use std::time::{Instant, SystemTime};
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
 
 use super::{
-    AddressProof, DatagramEvent, Endpoint, Incoming, MIN_INITIAL_SIZE, RetryError, Route,
-    answer_to, line::Asked, refusal, retry,
+    DatagramEvent, Endpoint, Incoming, MIN_INITIAL_SIZE, RetryError, Route, answer_to, line::Asked,
+    refusal, retry,
 };
 use crate::cid::CidGenerator;
+use crate::handshake::AddressProof;
 use crate::packet::{MAX_CID_LEN, ProtectedPacket, Version, decode_next};
 use crate::token::{TokenReuseError, Verdict};
 use crate::{FourTuple, ServerConfig, Transmit};

@@ -8,6 +8,7 @@ use super::tests::{Bench, CLIENT, path, shared_server};
 use super::*;
 use crate::cid::ResetKey;
 use crate::crypto::{Keys, initial_keys, keys_derived, open_long};
+use crate::handshake::AddressProof;
 use crate::packet::{
     PacketType, ProtectedPacket, decode_next, encode_long_header, patch_length, unprotect_header,
 };

@@ -1,13 +1,11 @@
-//! What an endpoint tells its driver of a datagram, and how starting a connection fails.
-
-use std::net::SocketAddr;
+//! What an endpoint tells its driver of a datagram, and how accepting a connection fails.
 
 use bytes::BytesMut;
 use thiserror::Error;
 
 use super::Incoming;
 use crate::events::ConnectionEvent;
-use crate::{ConfigError, ConnectionError, ConnectionHandle, Escaped, Transmit};
+use crate::{ConnectionError, ConnectionHandle, Transmit};
 
 /// What a caller of [`Endpoint::handle`](crate::Endpoint::handle) must do with a datagram.
 #[derive(Debug)]
@@ -51,25 +49,4 @@ impl RetryError {
     pub fn into_incoming(self) -> Incoming {
         *self.0
     }
-}
-
-/// Why no connection could be started.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// There is no address to connect to.
-    #[error("no address to connect to")]
-    NoAddress,
-    /// The server name is neither a DNS name nor an IP address.
-    #[error("invalid server name \"{}\", expected a DNS name or an IP address", Escaped::new(.0))]
-    InvalidServerName(String),
-    /// The remote address has port 0 or an unspecified IP.
-    #[error("invalid remote address {0}, expected a specified IP and a port other than 0")]
-    InvalidRemoteAddress(SocketAddr),
-    /// rustls refused to start a handshake.
-    #[error("TLS: {}", Escaped::new(.0))]
-    Tls(String),
-    /// The configuration is invalid.
-    #[error("{0}")]
-    Config(#[from] ConfigError),
 }

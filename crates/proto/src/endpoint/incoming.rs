@@ -8,8 +8,8 @@ use mpquic_sched_core::{ConnectionId, EcnCodepoint};
 use slab::Slab;
 
 use crate::events::ConnectionEvent;
+use crate::handshake::{AddressProof, FirstFlight};
 use crate::packet::Version;
-use crate::token::Addresses;
 use crate::{FourTuple, limits};
 
 /// A client that wants to connect: accept, refuse or ignore it, or have it prove its address first.
@@ -34,35 +34,6 @@ pub struct Incoming {
     pub(super) dcid: ConnectionId,
     pub(super) scid: ConnectionId,
     pub(super) proof: AddressProof,
-}
-
-/// What the token of a client's first packet has proven.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AddressProof {
-    /// Nothing, or there was none.
-    None,
-    /// The client answers a Retry packet. Its very first Initial packet went to this ID.
-    Retry { original_dcid: ConnectionId },
-    /// The client was at this IP in a connection before, and at these, of which this is one.
-    Token { addresses: Addresses },
-}
-
-impl AddressProof {
-    /// RFC 9000 section 8.1: whether the client has proven that it receives at its address.
-    pub(crate) fn is_valid(&self) -> bool {
-        *self != Self::None
-    }
-}
-
-/// What a server's connection begins with.
-#[derive(Debug, Clone)]
-pub(crate) struct Attempt {
-    pub(crate) network_path: FourTuple,
-    pub(crate) version: Version,
-    /// Destination and source connection IDs of the client's first packet that was not answered by a Retry.
-    pub(crate) dcid: ConnectionId,
-    pub(crate) scid: ConnectionId,
-    pub(crate) proof: AddressProof,
 }
 
 impl Incoming {
@@ -101,8 +72,8 @@ impl Incoming {
         !matches!(self.proof, AddressProof::Retry { .. })
     }
 
-    pub(super) fn attempt(&self) -> Attempt {
-        Attempt {
+    pub(super) fn attempt(&self) -> FirstFlight {
+        FirstFlight {
             network_path: self.network_path,
             version: self.version,
             dcid: self.dcid,

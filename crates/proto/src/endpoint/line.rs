@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use mpquic_sched_core::ConnectionId;
 
-use super::network::Network;
 use super::{Endpoint, Incoming};
 use crate::packet::Version;
+use crate::shards::Network;
 use crate::{FourTuple, Transmit};
 
 /// When a network's turn comes: one that has had none since it waits before others, the one with the newest client first;

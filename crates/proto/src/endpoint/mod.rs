@@ -6,7 +6,6 @@ mod accept_tests;
 mod admission;
 #[cfg(test)]
 mod admission_tests;
-mod census;
 mod closed;
 mod early;
 mod event;
@@ -15,24 +14,19 @@ mod incoming;
 mod late;
 mod line;
 mod negotiation;
-mod network;
 mod refusal;
 mod remains;
 mod reset;
 mod retry;
 mod routes;
-mod shards;
+mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use accept::{AcceptJob, AcceptOutcome, Accepted};
-pub use census::ConnectionCount;
-pub(crate) use census::{Census, Counted};
-pub use event::{AcceptError, ConnectError, DatagramEvent, RetryError};
+pub use event::{AcceptError, DatagramEvent, RetryError};
 pub use half_open::HalfOpen;
 pub use incoming::Incoming;
-pub(crate) use incoming::{AddressProof, Attempt};
-pub(crate) use shards::Shard;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -62,9 +56,11 @@ use crate::connection::Setup;
 use crate::events::{ConnectionEvent, EndpointEvent};
 use crate::memory::{Memory, MemoryUse};
 use crate::packet::{Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};
+use crate::shards::{Census, Shard};
 use crate::token::AddressTokens;
 use crate::{
-    ClientConfig, Connection, ConnectionHandle, EndpointConfig, FourTuple, ServerConfig, Transmit,
+    ClientConfig, ConnectError, Connection, ConnectionHandle, EndpointConfig, FourTuple,
+    ServerConfig, Transmit,
 };
 
 /// Datagrams with a client's Initial packets have at least this size (RFC 9000 section 14.1).

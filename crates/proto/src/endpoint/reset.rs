@@ -89,7 +89,12 @@ pub(super) fn write(buf: &mut Vec<u8>, rng: &mut StdRng, token: &ResetToken, tri
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::endpoint::{DatagramEvent, Endpoint};
+    use crate::events::EndpointEvent;
+    use crate::{ConnectionHandle, EndpointConfig, FourTuple};
     use rand::SeedableRng;
 
     #[test]
@@ -151,5 +156,74 @@ mod tests {
             .filter(|n| rate.take(start + Duration::from_micros(100 * n)))
             .count();
         assert!((2050..=2064).contains(&sent), "{sent}");
+    }
+
+    /// A stateless reset has a connection ID made up by its sender. It finds the connection by its token, over at most two
+    /// other shards, and does not go in circles when there is none.
+    #[test]
+    fn stateless_resets_find_their_shard() {
+        let shards = EndpointConfig::new([9; 32]).into_shards(4).unwrap();
+        let steering = shards[0].steering().unwrap().clone();
+        let mut endpoints: Vec<_> = shards
+            .into_iter()
+            .map(|config| Endpoint::new(Arc::new(config), None))
+            .collect();
+        let handles: Vec<ConnectionHandle> = endpoints
+            .iter_mut()
+            .map(|endpoint| endpoint.register(None))
+            .collect();
+        let (now, mut buf) = (Instant::now(), Vec::new());
+        let path = FourTuple {
+            local: "192.0.2.2:1".parse().unwrap(),
+            remote: "192.0.2.1:443".parse().unwrap(),
+        };
+        let mut deliver = |endpoints: &mut Vec<Endpoint>, first: usize, datagram: &[u8]| {
+            let mut hops = 0;
+            let mut at = first;
+            let mut event = endpoints[at].handle(now, path, None, datagram.into(), &mut buf);
+            while let Some(DatagramEvent::Forward(next, datagram)) = event {
+                hops += 1;
+                assert_ne!(at, usize::from(next));
+                at = usize::from(next);
+                event = endpoints[at].handle_forwarded(now, path, None, datagram, &mut buf);
+            }
+            assert!(hops <= 2, "{hops}");
+            match event {
+                Some(DatagramEvent::ConnectionEvent(handle, _)) => {
+                    assert_eq!(handle, handles[at]);
+                    Some(at)
+                }
+                // The shard to which the connection ID leads may answer.
+                Some(DatagramEvent::Response(_)) | None => {
+                    assert_eq!(at, usize::from(steering.shard_of(datagram)));
+                    None
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let token = [0x77; 16];
+        for owner in 0..4 {
+            for drained in [false, true] {
+                let add = EndpointEvent::AddResetToken(path.remote, token);
+                endpoints[owner].handle_event(handles[owner], add);
+                for (number, first) in (0..40_u8).zip((0..4).cycle()) {
+                    let mut datagram = [number.wrapping_mul(37); 60];
+                    datagram[0] = 0x40 | number & 0x3f;
+                    datagram[44..].copy_from_slice(&token);
+                    assert_eq!(deliver(&mut endpoints, first, &datagram), Some(owner));
+                    datagram[59] ^= 1;
+                    assert_eq!(deliver(&mut endpoints, first, &datagram), None);
+                }
+                let end = if drained {
+                    EndpointEvent::Drained
+                } else {
+                    EndpointEvent::RemoveResetToken(path.remote, token)
+                };
+                endpoints[owner].handle_event(handles[owner], end);
+                let mut datagram = [1; 60];
+                datagram[44..].copy_from_slice(&token);
+                assert_eq!(deliver(&mut endpoints, 0, &datagram), None);
+            }
+        }
     }
 }

@@ -728,7 +728,7 @@ proptest! {
 }
 
 /// Making a key for each case would take most of the time.
-pub(super) fn shared_server() -> Arc<ServerConfig> {
+pub(crate) fn shared_server() -> Arc<ServerConfig> {
     static SHARED: std::sync::OnceLock<Arc<ServerConfig>> = std::sync::OnceLock::new();
     Arc::clone(SHARED.get_or_init(|| server_config(limits::MAX_INCOMING)))
 }

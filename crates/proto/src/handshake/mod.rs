@@ -2,9 +2,9 @@
 
 mod crypto_stream;
 mod early_data;
-mod session_memory;
 mod sessions;
 mod spaces;
+mod start;
 mod undecryptable;
 
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use rustls::quic::{self, KeyChange};
 
 pub(crate) use crypto_stream::CryptoStream;
 pub(crate) use early_data::EarlyData;
-pub use session_memory::SessionMemory;
 pub(crate) use spaces::HandshakeSpaces;
+pub use start::ConnectError;
+pub(crate) use start::{AddressProof, FirstFlight};
 pub(crate) use undecryptable::Undecryptable;
 
+use crate::TransportError;
 use crate::crypto::{Keys, OneRttKeys, initial_keys};
 use crate::packet::Version;
 use crate::space::SpaceId;
 use crate::transport_parameters::TransportParameters;
-use crate::{ConfigError, ConnectError, TransportError};
 
 /// Bytes that encoded transport parameters mostly take.
 const PARAMETERS: usize = 192;
@@ -338,18 +339,5 @@ impl Handshake {
             keys.on_timeout(now);
         }
         self.early_data.on_timeout(now);
-    }
-}
-
-/// RFC 9001 section 5.2: Initial packets need TLS13_AES_128_GCM_SHA256, with QUIC support.
-pub(crate) fn check_suites(provider: &rustls::crypto::CryptoProvider) -> Result<(), ConfigError> {
-    let usable = provider.cipher_suites.iter().any(|suite| {
-        suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256
-            && suite.tls13().is_some_and(|suite| suite.quic.is_some())
-    });
-    if usable {
-        Ok(())
-    } else {
-        Err(ConfigError::NoInitialCipherSuite)
     }
 }

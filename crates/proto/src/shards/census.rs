@@ -5,12 +5,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Endpoint;
-use super::network::Network;
+use super::Network;
 use crate::ServerConfig;
-
-/// Places of connections that an endpoint keeps though they are free.
-const KEPT_CONNECTIONS: usize = 256;
 
 /// Connections of a server whose handshake is complete, and attempts that were refused since there were too many: of all
 /// shards of an endpoint.
@@ -71,7 +67,7 @@ impl Census {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn count(&self) -> ConnectionCount {
+    pub(crate) fn count(&self) -> ConnectionCount {
         ConnectionCount {
             complete: self.counts().all,
             refused: self.refused.load(Ordering::Relaxed),
@@ -79,12 +75,12 @@ impl Census {
     }
 
     /// Whether another connection from there would be one too many.
-    pub(super) fn is_full(&self, server: &ServerConfig, remote: SocketAddr) -> bool {
+    pub(crate) fn is_full(&self, server: &ServerConfig, remote: SocketAddr) -> bool {
         let limits = Limits::of(server);
         !limits.are_none() && !self.counts().has_room(Network::of(remote), limits)
     }
 
-    pub(super) fn on_refused(&self) {
+    pub(crate) fn on_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -100,7 +96,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn new(census: &Arc<Census>, server: &ServerConfig, remote: SocketAddr) -> Self {
+    pub(crate) fn new(census: &Arc<Census>, server: &ServerConfig, remote: SocketAddr) -> Self {
         Self {
             census: Arc::clone(census),
             network: Network::of(remote),
@@ -142,29 +138,10 @@ impl Drop for Counted {
     }
 }
 
-impl Endpoint {
-    /// How many connections of the server are complete, and how many were refused, since there were
-    /// [too many](crate::ServerConfig::max_connections). Of all shards, if this is one.
-    pub fn connection_count(&self) -> ConnectionCount {
-        self.census.count()
-    }
-
-    /// The table of connections does not keep the memory of a crowd for ever: it shrinks, as far as the places in use allow,
-    /// when a sixteenth of it is in use, and then each time that half of these are gone.
-    pub(super) fn shrink(&mut self) {
-        let used = self.connections.len();
-        if used <= self.shrink_at && self.connections.capacity() > KEPT_CONNECTIONS {
-            self.connections.shrink_to_fit();
-            self.shrink_at = used / 2;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Bench, shared_server};
     use super::*;
-    use crate::events::EndpointEvent;
+    use crate::endpoint::tests::shared_server;
 
     fn server(all: usize, per_network: usize) -> ServerConfig {
         let mut server = (*shared_server()).clone();
@@ -219,26 +196,5 @@ mod tests {
     fn zero_is_no_limit() {
         let census = Census::default();
         assert!(!census.is_full(&server(0, 0), from("192.0.2.1:1")));
-    }
-
-    #[test]
-    fn the_table_shrinks_after_a_crowd() {
-        let mut bench = Bench::server();
-        let crowd: Vec<_> = (0..100_000)
-            .map(|_| bench.endpoint.register(None))
-            .collect();
-        assert!(bench.endpoint.connections.capacity() >= 100_000);
-        // The place that was taken first is given back last.
-        for handle in crowd[10..].iter().rev() {
-            bench.tell(*handle, EndpointEvent::Drained);
-        }
-        let capacity = bench.endpoint.connections.capacity();
-        assert!(capacity <= KEPT_CONNECTIONS, "{capacity}");
-        for handle in &crowd[..10] {
-            bench.tell(*handle, EndpointEvent::Drained);
-        }
-        assert_eq!(bench.endpoint.open_connections(), 0);
-        let again = bench.endpoint.register(None);
-        bench.tell(again, EndpointEvent::Drained);
     }
 }

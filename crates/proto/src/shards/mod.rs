@@ -1,4 +1,9 @@
-//! What the shards of an endpoint have in common: which datagram is whose. The settings of each.
+//! What the shards of an endpoint have in common: which datagram is whose, and how many connections are complete. The
+//! settings of each.
+
+mod census;
+mod network;
+mod reset_tokens;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,8 +12,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::Census;
-use super::routes::ResetTokens;
+pub use census::ConnectionCount;
+pub(crate) use census::{Census, Counted};
+pub(crate) use network::Network;
+#[cfg(test)]
+pub(crate) use reset_tokens::KEPT;
+pub(crate) use reset_tokens::{KeyedHash, ResetTokens, shrink};
+
 use crate::cid::{ResetToken, Steering};
 use crate::{ConfigError, EndpointConfig, limits};
 
@@ -35,32 +45,32 @@ impl fmt::Debug for Shard {
 
 impl Shard {
     /// The count of the connections of all shards.
-    pub(super) fn census(&self) -> Arc<Census> {
+    pub(crate) fn census(&self) -> Arc<Census> {
         Arc::clone(&self.common.census)
     }
 
     /// Whose this datagram is, if it is another's.
     #[inline]
-    pub(super) fn other(&self, datagram: &[u8]) -> Option<u16> {
+    pub(crate) fn other(&self, datagram: &[u8]) -> Option<u16> {
         let shard = self.common.steering.shard_of(datagram);
         (shard != self.index).then_some(shard)
     }
 
     /// Whose connection is reset by a datagram with this token, if it is another's.
-    pub(super) fn other_reset(&self, remote: SocketAddr, token: &ResetToken) -> Option<u16> {
+    pub(crate) fn other_reset(&self, remote: SocketAddr, token: &ResetToken) -> Option<u16> {
         let tokens = self.common.tokens.read();
         let tokens = tokens.unwrap_or_else(PoisonError::into_inner);
         let owner = tokens.get(remote, token)?;
         (owner != self.index).then_some(owner)
     }
 
-    pub(super) fn add_token(&self, remote: SocketAddr, token: &ResetToken) {
+    pub(crate) fn add_token(&self, remote: SocketAddr, token: &ResetToken) {
         let tokens = self.common.tokens.write();
         let mut tokens = tokens.unwrap_or_else(PoisonError::into_inner);
         tokens.add(remote, token, self.index);
     }
 
-    pub(super) fn remove_token(&self, remote: SocketAddr, token: &ResetToken) {
+    pub(crate) fn remove_token(&self, remote: SocketAddr, token: &ResetToken) {
         let tokens = self.common.tokens.write();
         let mut tokens = tokens.unwrap_or_else(PoisonError::into_inner);
         tokens.remove(remote, token, self.index);
@@ -146,14 +156,9 @@ impl EndpointConfig {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
-    use std::time::Instant;
 
     use super::*;
-    use crate::endpoint::DatagramEvent;
-    use crate::events::EndpointEvent;
-    use crate::{
-        ConnectionHandle, ConnectionIdGenerator, Endpoint, FourTuple, QuicLb, QuicLbConfig,
-    };
+    use crate::{ConnectionIdGenerator, QuicLb, QuicLbConfig};
 
     /// Leaves nothing to chance but one byte, which counts.
     #[derive(Debug)]
@@ -247,75 +252,6 @@ mod tests {
             assert_eq!(shard.token_key, Some([9; 32]));
             assert_eq!(shard.reset_key, Some([9; 32]));
             assert_eq!(shard.send_memory, limits::DEFAULT_SEND_MEMORY / 3);
-        }
-    }
-
-    /// A stateless reset has a connection ID made up by its sender. It finds the connection by its token, over at most two
-    /// other shards, and does not go in circles when there is none.
-    #[test]
-    fn stateless_resets_find_their_shard() {
-        let shards = configs(None).into_shards(4).unwrap();
-        let steering = shards[0].steering().unwrap().clone();
-        let mut endpoints: Vec<_> = shards
-            .into_iter()
-            .map(|config| Endpoint::new(Arc::new(config), None))
-            .collect();
-        let handles: Vec<ConnectionHandle> = endpoints
-            .iter_mut()
-            .map(|endpoint| endpoint.register(None))
-            .collect();
-        let (now, mut buf) = (Instant::now(), Vec::new());
-        let path = FourTuple {
-            local: "192.0.2.2:1".parse().unwrap(),
-            remote: "192.0.2.1:443".parse().unwrap(),
-        };
-        let mut deliver = |endpoints: &mut Vec<Endpoint>, first: usize, datagram: &[u8]| {
-            let mut hops = 0;
-            let mut at = first;
-            let mut event = endpoints[at].handle(now, path, None, datagram.into(), &mut buf);
-            while let Some(DatagramEvent::Forward(next, datagram)) = event {
-                hops += 1;
-                assert_ne!(at, usize::from(next));
-                at = usize::from(next);
-                event = endpoints[at].handle_forwarded(now, path, None, datagram, &mut buf);
-            }
-            assert!(hops <= 2, "{hops}");
-            match event {
-                Some(DatagramEvent::ConnectionEvent(handle, _)) => {
-                    assert_eq!(handle, handles[at]);
-                    Some(at)
-                }
-                // The shard to which the connection ID leads may answer.
-                Some(DatagramEvent::Response(_)) | None => {
-                    assert_eq!(at, usize::from(steering.shard_of(datagram)));
-                    None
-                }
-                other => panic!("{other:?}"),
-            }
-        };
-        let token = [0x77; 16];
-        for owner in 0..4 {
-            for drained in [false, true] {
-                let add = EndpointEvent::AddResetToken(path.remote, token);
-                endpoints[owner].handle_event(handles[owner], add);
-                for (number, first) in (0..40_u8).zip((0..4).cycle()) {
-                    let mut datagram = [number.wrapping_mul(37); 60];
-                    datagram[0] = 0x40 | number & 0x3f;
-                    datagram[44..].copy_from_slice(&token);
-                    assert_eq!(deliver(&mut endpoints, first, &datagram), Some(owner));
-                    datagram[59] ^= 1;
-                    assert_eq!(deliver(&mut endpoints, first, &datagram), None);
-                }
-                let end = if drained {
-                    EndpointEvent::Drained
-                } else {
-                    EndpointEvent::RemoveResetToken(path.remote, token)
-                };
-                endpoints[owner].handle_event(handles[owner], end);
-                let mut datagram = [1; 60];
-                datagram[44..].copy_from_slice(&token);
-                assert_eq!(deliver(&mut endpoints, 0, &datagram), None);
-            }
         }
     }
 }
