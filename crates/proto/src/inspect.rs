@@ -115,9 +115,7 @@ impl Connection {
             most_issued,
             limits::MAX_ISSUED_CIDS_PER_PATH as usize,
         );
-        let (received, limit) = self.datagrams.received_size();
-        tell("bytes of received datagrams", received, limit);
-        self.streams.for_each_size(&mut tell);
+        self.data.for_each_size(&mut tell);
     }
 }
 

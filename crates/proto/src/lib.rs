@@ -20,6 +20,7 @@ pub mod config;
 pub mod congestion;
 mod connection;
 mod crypto;
+mod data;
 mod datagram;
 mod endpoint;
 mod error;
@@ -59,6 +60,7 @@ pub use config::{
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
+pub use data::SpareBuffers;
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, DatagramEvent, Endpoint, HalfOpen, Incoming,
@@ -93,4 +95,3 @@ pub use token::{
     NoTokenLog, NoTokenStore, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError,
     TokenStore,
 };
-pub use transmit::SpareBuffers;

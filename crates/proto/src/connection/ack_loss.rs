@@ -87,14 +87,16 @@ impl Connection {
         self.watch
             .on_acked(now, NumberSpace::on_path(ack.space, id), &acked);
         // Before writers are told that there is room again.
-        self.streams.set_worthwhile(self.paths.worth_buffering());
+        self.data
+            .streams_mut()
+            .set_worthwhile(self.paths.worth_buffering());
         for (_, packet) in &acked {
             let mut contiguous = 0;
             for frame in &packet.frames {
                 contiguous += self.on_frame_acked(ack.space, frame, index);
             }
             if packet.ack_eliciting && ack.space == SpaceId::Data {
-                self.schedule.on_acked(&Acked::new(
+                self.data.on_acked(&Acked::new(
                     index,
                     now,
                     packet.time_sent,
@@ -105,7 +107,7 @@ impl Connection {
                 ));
             }
         }
-        self.streams.settle_acked();
+        self.data.streams_mut().settle_acked();
         acked.clear();
         self.settled.acked = acked;
         match ack.space {
@@ -173,7 +175,7 @@ impl Connection {
     /// A packet came through on a path that was suspect.
     #[cold]
     fn on_recovered(&mut self, now: Instant, id: PathId, index: PathIndex) {
-        self.streams.set_suspects(self.paths.suspects());
+        self.data.streams_mut().set_suspects(self.paths.suspects());
         self.offer_stranded(now);
         self.events
             .push_back(Event::Path(PathEvent::Recovered { id }));
@@ -183,7 +185,7 @@ impl Connection {
     /// The owner of a frame learns that it arrived on this path. Returns stream bytes that became contiguous by it.
     fn on_frame_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) -> u64 {
         match *frame {
-            SentFrame::Stream(range) => return self.streams.on_acked(&range).contiguous,
+            SentFrame::Stream(range) => return self.data.streams_mut().on_acked(&range).contiguous,
             SentFrame::Ack { path, largest } if space == SpaceId::Data => {
                 if let Some(path) = self.paths.get_mut(path) {
                     path.on_ack_acked(largest);
@@ -197,7 +199,7 @@ impl Connection {
     /// The same for the other frames.
     #[inline(never)]
     fn on_control_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
-        self.streams.settle_acked();
+        self.data.streams_mut().settle_acked();
         match *frame {
             SentFrame::Crypto { start, end } => {
                 self.handshake.stream(space).on_acked(start, end);
@@ -214,7 +216,7 @@ impl Connection {
             | SentFrame::MaxStreams(_)
             | SentFrame::DataBlocked
             | SentFrame::StreamDataBlocked(_)
-            | SentFrame::StreamsBlocked(_) => self.streams.on_control_acked(frame),
+            | SentFrame::StreamsBlocked(_) => self.data.streams_mut().on_control_acked(frame),
             SentFrame::NewToken(number) => {
                 if let Some(tokens) = &mut self.new_tokens {
                     tokens.on_acked(number);
@@ -257,7 +259,7 @@ impl Connection {
                 self.on_frame_lost(space, frame, index);
             }
             if packet.ack_eliciting && space == SpaceId::Data {
-                self.schedule.on_lost(&Lost::new(
+                self.data.on_lost(&Lost::new(
                     index,
                     now,
                     packet.time_sent,
@@ -271,12 +273,7 @@ impl Connection {
     /// The owner of a frame learns that it did not arrive on this path.
     pub(super) fn on_frame_lost(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
         match *frame {
-            SentFrame::Stream(range) => {
-                self.streams.on_lost(&range, path);
-                if range.carried.len() > 1 {
-                    self.schedule.on_copy_lost();
-                }
-            }
+            SentFrame::Stream(range) => self.data.on_range_lost(&range, path),
             SentFrame::PathChallenge(token) => self.paths.on_challenge_settled(path, token),
             _ => self.repeat_control(space, frame),
         }
@@ -295,7 +292,7 @@ impl Connection {
             | SentFrame::MaxStreams(_)
             | SentFrame::DataBlocked
             | SentFrame::StreamDataBlocked(_)
-            | SentFrame::StreamsBlocked(_) => self.streams.on_control_lost(frame),
+            | SentFrame::StreamsBlocked(_) => self.data.streams_mut().on_control_lost(frame),
             //= specs/rfc9000.txt#section-13.3
             //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.
             SentFrame::HandshakeDone => self.handshake_done_pending = true,
@@ -351,7 +348,7 @@ impl Connection {
             for frame in &packet.frames {
                 self.on_frame_lost(SpaceId::Data, frame, path.index);
             }
-            self.schedule.on_lost(&Lost::new(
+            self.data.on_lost(&Lost::new(
                 path.index,
                 now,
                 packet.time_sent,
@@ -365,7 +362,7 @@ impl Connection {
     /// A path is in trouble: what it has in flight becomes sendable on the other paths, and stays in flight here until
     /// acknowledged or lost.
     pub(super) fn on_suspect(&mut self, now: Instant, id: PathId, index: PathIndex) {
-        self.streams.set_suspects(self.paths.suspects());
+        self.data.streams_mut().set_suspects(self.paths.suspects());
         let packets = self.paths.on_suspect(now, index, self.totals.sent_bytes);
         self.offer_in_flight(index, packets);
         self.events
@@ -384,7 +381,7 @@ impl Connection {
     pub(super) fn offer_in_flight(&mut self, index: PathIndex, packets: usize) {
         for frame in &self.paths.frames_in_flight(index, packets) {
             match frame {
-                SentFrame::Stream(range) => self.streams.make_sendable(range),
+                SentFrame::Stream(range) => self.data.streams_mut().make_sendable(range),
                 _ => self.repeat_control(SpaceId::Data, frame),
             }
         }

@@ -21,7 +21,7 @@ impl Connection {
         if !self.state.is_alive() {
             return;
         }
-        self.schedule.end();
+        self.data.end_scheduling();
         //= specs/rfc10069-draft.md#connection-closure
         //# When this specification is used, these states SHOULD instead persist for at least three
         //# times the largest PTO among all paths.
@@ -62,7 +62,7 @@ impl Connection {
         let was_alive = self
             .state
             .drain(now + 3 * self.paths.largest_pto(), &reason);
-        self.schedule.end();
+        self.data.end_scheduling();
         self.release_memory();
         if was_alive {
             self.watch.note(now, Observation::Closed(&reason));
@@ -92,7 +92,7 @@ impl Connection {
     /// The program has failed at its work for this connection, as by a panic of a scheduler: it cannot go on. Closes with
     /// INTERNAL_ERROR and this reason, and calls nothing of the application's any more. Returns the error.
     pub fn abort(&mut self, now: Instant, reason: &str) -> TransportError {
-        self.schedule.abandon();
+        self.data.abandon_scheduler();
         self.race = None;
         self.watch.abandon_observer();
         let error = TransportError::internal(reason.to_owned());
@@ -102,7 +102,7 @@ impl Connection {
 
     /// What the connection's scheduler is called ([`Scheduler::name`](mpquic_sched_core::Scheduler::name)).
     pub fn scheduler_name(&self) -> &'static str {
-        self.schedule.name()
+        self.data.scheduler_name()
     }
 
     /// Over at once: idle timeout, or the closing period has passed.
@@ -112,7 +112,7 @@ impl Connection {
             self.state.set_lost_reason(reason.clone());
             self.events.push_back(Event::ConnectionLost { reason });
         }
-        self.schedule.end();
+        self.data.end_scheduling();
         self.release_memory();
         if self.state.end() {
             self.endpoint_events.push_back(EndpointEvent::Drained);
@@ -123,7 +123,7 @@ impl Connection {
     fn release_memory(&mut self) {
         self.counted = None;
         self.handshake.undecryptable.clear();
-        self.streams.on_closed();
+        self.data.streams_mut().on_closed();
         for path in self.paths.iter_mut() {
             path.leave_memory();
         }

@@ -27,7 +27,7 @@ impl Connection {
         //# used by the server that it is able to process.
         self.peer = parameters.remembered();
         self.handshake.offer_early_data();
-        self.apply_stream_parameters();
+        self.data.set_peer_params(&self.peer);
     }
 
     /// A client has the server's own parameters: whether it took the early data, and what follows.
@@ -61,8 +61,7 @@ impl Connection {
         //= specs/rfc9001.txt#section-4.6.2
         //# The client therefore MUST reset the state of all streams, including application state
         //# bound to those streams.
-        self.streams.start_over(&self.config);
-        self.datagrams.drop_outgoing();
+        self.data.start_over(&self.config);
     }
 
     /// A Retry came: the server has dropped what was sent so far. It goes out again after the new Initial packet.
@@ -108,7 +107,7 @@ impl Connection {
     /// On servers, whether data of this stream came in 0-RTT packets, so that it may be a repetition of
     /// what another connection brought before. False once the stream was read to its end.
     pub fn is_0rtt(&self, id: StreamId) -> bool {
-        self.has_0rtt() && self.streams.is_early(id)
+        self.has_0rtt() && self.data.streams().is_early(id)
     }
 
     /// Whether the TLS session is one of an earlier connection. False until the handshake data is known.

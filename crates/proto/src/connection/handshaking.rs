@@ -165,7 +165,7 @@ impl Connection {
         if let Some(index) = self.paths.get(PathId::ZERO).map(|path| path.index) {
             self.paths.limit_mtu(index, self.peer.max_udp_payload());
         }
-        self.apply_stream_parameters();
+        self.data.set_peer_params(&self.peer);
         self.watch.note(
             now,
             Observation::Parameters(Parameters::of(&self.peer, true)),

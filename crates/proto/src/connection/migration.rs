@@ -379,8 +379,7 @@ impl Connection {
             cids.move_on(id, path.is_validated());
         }
         let old = path.replace_network(now, network);
-        // What was made for the old addresses counts as sent to them.
-        self.batches.forget(index);
+        self.data.on_path_moved(index);
         if let Some(token) = cids.active_token(id) {
             let remote = path.tuple().remote;
             self.endpoint_events
@@ -397,7 +396,7 @@ impl Connection {
             return;
         };
         let (id, key) = (path.id, path.tuple().key());
-        if self.schedule.key(index) != Some(key) {
+        if self.data.path_key(index) != Some(key) {
             self.tell_scheduler(now, index, PathUpdateKind::Moved);
         }
         self.events.push_back(Event::Path(PathEvent::Moved { id }));

@@ -32,6 +32,7 @@ pub(crate) use timers::REST;
 use crate::cid::{CidGenerator, ResetKey};
 use crate::closing::State;
 use crate::congestion::ControllerContext;
+use crate::data::DataPlane;
 use crate::datagram::Datagrams;
 use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent};
 use crate::forecast::ReceiveRate;
@@ -42,12 +43,10 @@ use crate::packet::{QuicBit, Version};
 use crate::path::{
     ACK_DELAY_EXPONENT, AckFrequency, Epoch, NetworkPath, Path, Paths, SettledPackets,
 };
-use crate::schedule::Schedule;
 use crate::shards::Counted;
 use crate::space::PacketSpace;
-use crate::stream::{PeerStreamParams, StreamEvent, Streams};
+use crate::stream::Streams;
 use crate::token::{AddressTokens, Addresses};
-use crate::transmit::Batches;
 use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
     ConnectError, ConnectionStats, EndpointConfig, FourTuple, PathId, ServerConfig,
@@ -104,10 +103,7 @@ pub struct Connection {
     pub(crate) counted: Option<Box<Counted>>,
     pub(crate) spaces: HandshakeSpaces,
     pub(crate) paths: Paths,
-    pub(crate) streams: Streams,
-    pub(crate) datagrams: Datagrams,
-    pub(crate) schedule: Schedule,
-    pub(crate) batches: Batches,
+    pub(crate) data: DataPlane,
     pub(crate) peer: TransportParameters,
     pub(crate) peer_known: bool,
     pub(crate) received_any: bool,
@@ -344,13 +340,11 @@ impl Connection {
             let epoch = Epoch::new(endpoint);
             paths.open(now, path, memory_key(side, tuple), epoch, &config);
         }
-        let mut streams = Streams::new(side, &config);
         let factories = endpoint.observers.iter().chain(&config.observers);
         let observer = crate::observe::observer(side, factories);
         let facts = ConnectionFacts::new(side, tuple.remote, config.tag);
-        let mut schedule = Schedule::new(config.scheduler.make_for(&facts));
-        schedule.watch(observer.is_some());
-        streams.enable_sched_events(schedule.follows_streams());
+        let scheduler = config.scheduler.make_for(&facts);
+        let data = DataPlane::new(side, &config, scheduler, observer.is_some());
         Self {
             watch: Watch::new(now, observer),
             side,
@@ -374,10 +368,7 @@ impl Connection {
             counted: None,
             spaces,
             paths,
-            streams,
-            datagrams: Datagrams::new(&config),
-            schedule,
-            batches: Batches::default(),
+            data,
             peer: TransportParameters::default(),
             peer_known: false,
             received_any: false,
@@ -409,8 +400,7 @@ impl Connection {
 
     /// What it holds counts for this memory from now on.
     pub(crate) fn share(&mut self, memory: &Arc<Memory>) {
-        self.streams.share(memory);
-        self.datagrams.share(memory);
+        self.data.share(memory);
     }
 
     fn parameters(
@@ -465,20 +455,11 @@ impl Connection {
         if !self.events.is_empty() {
             return self.pop_event();
         }
-        while let Some(event) = self.streams.poll_event() {
-            // Nothing can be written any more. What was received can still be read.
-            let invites = matches!(
-                event,
-                StreamEvent::Writable { .. } | StreamEvent::Available { .. }
-            );
-            if !(invites && self.is_closed()) {
-                return Some(Event::Stream(event));
-            }
+        let closed = self.is_closed();
+        if let Some(event) = self.data.poll_event(closed) {
+            return Some(Event::Stream(event));
         }
-        if self.datagrams.is_blocked() && !self.is_closed() && self.datagrams.poll_unblocked() {
-            return Some(Event::DatagramsUnblocked);
-        }
-        None
+        (!closed && self.data.poll_unblocked()).then_some(Event::DatagramsUnblocked)
     }
 
     /// Apart from the rest: most events are of streams, and those wait elsewhere.
@@ -530,37 +511,15 @@ impl Connection {
     /// Figures of the whole connection.
     pub fn stats(&self) -> ConnectionStats {
         let mut stats = self.totals;
-        stats.decisions = self.schedule.decisions();
-        stats.waits = self.schedule.waits();
-        stats.overridden_waits = self.schedule.overridden();
-        stats.dropped_datagrams = self.datagrams.dropped();
-        stats.expired_datagrams = self.datagrams.expired();
-        stats.stranded_datagrams = self.datagrams.stranded();
+        self.data.add_stats(&mut stats);
         let keys = self.handshake.one_rtt.as_ref();
         stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
-        stats.wait_time = self.schedule.wait_time();
-        stats.max_receive_gaps = self.streams.max_gaps_seen();
-        stats.out_of_order = self.streams.out_of_order();
-        stats.max_out_of_order = self.streams.max_out_of_order_seen();
         stats
     }
 
     /// What the scheduler has learned, on connections whose scheduler learns. Allocates.
     pub fn learned(&self) -> Option<mpquic_sched_core::Learned> {
-        self.schedule.learned()
-    }
-
-    pub(crate) fn apply_stream_parameters(&mut self) {
-        self.datagrams
-            .set_peer_max(self.peer.max_datagram_frame_size);
-        self.streams.set_peer_params(PeerStreamParams {
-            max_data: self.peer.initial_max_data,
-            max_stream_data_bidi_local: self.peer.initial_max_stream_data_bidi_local,
-            max_stream_data_bidi_remote: self.peer.initial_max_stream_data_bidi_remote,
-            max_stream_data_uni: self.peer.initial_max_stream_data_uni,
-            max_streams_bidi: self.peer.initial_max_streams_bidi,
-            max_streams_uni: self.peer.initial_max_streams_uni,
-        });
+        self.data.learned()
     }
 }
 

@@ -230,7 +230,7 @@ impl Connection {
         let interval = self.paths.challenge_interval();
         let index = self.paths.free_slot()?;
         let space = PacketSpace::new(&mut self.rng);
-        self.schedule.on_new_path(index);
+        self.data.on_new_path(index);
         let path = Path::new(now, id, index, network, space, &self.config);
         let key = memory_key(self.side, path.tuple());
         let epoch = Epoch::new(&self.endpoint_config);
@@ -255,7 +255,7 @@ impl Connection {
         };
         let (id, tuple) = (path.id, path.tuple());
         let event = mpquic_sched_core::PathUpdate::new(index, id, now, kind).with_key(tuple.key());
-        self.schedule.on_path(&event);
+        self.data.on_path(&event);
         if kind == PathUpdateKind::Suspect && self.watch.wants_losses() {
             let trouble = path.trouble(now, self.paths.has_other_usable(index));
             self.watch.on_trouble(now, id, &trouble);
@@ -360,10 +360,7 @@ impl Connection {
                     .with_key(path.tuple().key());
                 self.requeue_in_flight(now, &mut path);
                 self.paths.on_slot_left(path.index);
-                self.schedule.forget_path(path.index);
-                self.streams.forget_path(path.index);
-                self.datagrams.forget_path(path.index);
-                self.schedule.on_path(&event);
+                self.data.on_path_ended(&event);
                 (path.into_space(), Some(last))
             }
             None => {

@@ -24,9 +24,7 @@ impl Connection {
         if self.is_closed() {
             return;
         }
-        // What was noted so far is for the old one.
-        self.schedule.on_streams(&mut self.streams);
-        self.schedule.replace(now, scheduler);
+        self.data.replace_scheduler(now, scheduler);
         let paths = self.paths.iter().map(|path| {
             let status = path.status().effective();
             (path.index, path.is_validated(), status, path.is_suspect())
@@ -42,10 +40,6 @@ impl Connection {
                 self.tell_scheduler(now, index, PathUpdateKind::Suspect);
             }
         }
-        self.streams
-            .enable_sched_events(self.schedule.follows_streams());
-        for event in self.streams.story() {
-            self.schedule.on_stream(&event);
-        }
+        self.data.tell_of_streams();
     }
 }

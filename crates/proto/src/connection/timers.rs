@@ -35,14 +35,9 @@ impl Connection {
             next = earlier(next, self.handshake_timeout());
         }
         if self.state.is_established() {
-            if (self.has_scheduled_data() || self.has_copies())
-                && let Some(at) = self.schedule.next_timeout(|| self.paths.smallest_pto())
-            {
-                next = earlier(next, Some(at));
-            }
-            for path in self.datagrams.steered().iter() {
-                next = earlier(next, self.schedule.release_of(path));
-            }
+            let waits = self.has_scheduled_data();
+            let pto = || self.paths.smallest_pto();
+            next = earlier(next, self.data.next_timeout(waits, pto));
         }
         if self.pace_at.is_some() || !self.paths.retired().is_empty() {
             next = earlier(next, self.seldom_timeout());
@@ -132,7 +127,7 @@ impl Connection {
             self.on_path_timeout(now, due, id);
         }
         let pto = self.paths.smallest_pto();
-        self.schedule.on_timeout(now, pto);
+        self.data.on_timeout(now, pto);
         for retired in self.paths.retired_mut() {
             retired.on_timeout(now);
         }
@@ -153,9 +148,7 @@ impl Connection {
             return;
         }
         self.rest_at = None;
-        self.streams.shrink();
-        self.batches.shrink();
-        self.datagrams.shrink();
+        self.data.shrink();
         self.settled = SettledPackets::default();
         self.events.shrink_to_fit();
         self.endpoint_events.shrink_to_fit();
@@ -172,7 +165,7 @@ impl Connection {
         };
         self.pace_at = Some(now + period);
         let least = u128::from(rate) * period.as_millis() / 1000;
-        let taken = self.streams.end_period();
+        let taken = self.data.streams_mut().end_period();
         taken.is_some_and(|taken| u128::from(taken) < least)
     }
 
@@ -181,7 +174,7 @@ impl Connection {
     fn timer_facts(&self, elsewhere: bool) -> TimerFacts {
         let idle_timeout = self.idle_timeout();
         let client = self.side == Side::Client;
-        let waits = client && self.streams.is_limited();
+        let waits = client && self.data.streams().is_limited();
         //= specs/rfc9000.txt#section-4.1
         //# To keep the connection from closing, a sender that is flow control limited SHOULD
         //# periodically send a STREAM_DATA_BLOCKED or DATA_BLOCKED frame when it has no
@@ -201,8 +194,8 @@ impl Connection {
             elsewhere,
             asks: client && self.state.is_established(),
             expected: Expected {
-                streams: self.streams.may_receive(),
-                credit: waits || (client && self.streams.wants_streams()),
+                streams: self.data.streams().may_receive(),
+                credit: waits || (client && self.data.streams().wants_streams()),
                 idle_timeout,
             },
         }
@@ -232,13 +225,13 @@ impl Connection {
             && let Some(path) = self.paths.at_mut(index)
         {
             let expected = Expected {
-                streams: self.streams.expects_data(),
+                streams: self.data.streams().expects_data(),
                 ..facts.expected
             };
             asks |= path.on_receive_idle(now, expected, facts.max_ack_delay);
         }
         if asks && facts.expected.credit {
-            self.streams.repeat_blocked();
+            self.data.streams_mut().repeat_blocked();
         }
         if outcome.suspect {
             self.on_suspect(now, id, index);

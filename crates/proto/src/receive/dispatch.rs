@@ -177,9 +177,9 @@ impl Connection {
         // Asked for by the first frame of a batch only.
         let (paths, config) = (&self.paths, &self.config);
         let rtt = || paths.covered_rtt().unwrap_or(config.initial_rtt);
-        let before = self.streams.received();
-        self.streams.on_stream_frame(now, rtt, stream)?;
-        let rise = self.streams.received() - before;
+        let before = self.data.streams().received();
+        self.data.streams_mut().on_stream_frame(now, rtt, stream)?;
+        let rise = self.data.streams().received() - before;
         self.receive_rate.on_received(now, rise, rtt);
         Ok(())
     }
@@ -206,17 +206,31 @@ impl Connection {
                 self.on_crypto(now, SpaceId::Data, crypto.offset, crypto.data)?;
             }
             Frame::ResetStream(reset) => {
-                self.streams
-                    .on_reset_stream(reset.id, reset.error_code, reset.final_size)?;
+                self.data.streams_mut().on_reset_stream(
+                    reset.id,
+                    reset.error_code,
+                    reset.final_size,
+                )?;
             }
-            Frame::StopSending(stop) => self.streams.on_stop_sending(stop.id, stop.error_code)?,
-            Frame::MaxData(max) => self.streams.on_max_data(max),
-            Frame::MaxStreamData { id, offset } => self.streams.on_max_stream_data(id, offset)?,
-            Frame::MaxStreams { dir, count } => self.streams.on_max_streams(dir, count)?,
+            Frame::StopSending(stop) => self
+                .data
+                .streams_mut()
+                .on_stop_sending(stop.id, stop.error_code)?,
+            Frame::MaxData(max) => self.data.streams_mut().on_max_data(max),
+            Frame::MaxStreamData { id, offset } => {
+                self.data.streams_mut().on_max_stream_data(id, offset)?
+            }
+            Frame::MaxStreams { dir, count } => {
+                self.data.streams_mut().on_max_streams(dir, count)?
+            }
             // RFC 9000 sections 19.12 and 19.14: of use for debugging only.
             Frame::DataBlocked { .. } => {}
-            Frame::StreamsBlocked { dir, limit } => self.streams.on_streams_blocked(dir, limit)?,
-            Frame::StreamDataBlocked { id, .. } => self.streams.on_stream_data_blocked(id)?,
+            Frame::StreamsBlocked { dir, limit } => {
+                self.data.streams_mut().on_streams_blocked(dir, limit)?
+            }
+            Frame::StreamDataBlocked { id, .. } => {
+                self.data.streams_mut().on_stream_data_blocked(id)?
+            }
             Frame::NewConnectionId(frame) => self.on_new_cid(&frame)?,
             Frame::RetireConnectionId(frame) => self.on_retire_cid(&frame, dcid)?,
             Frame::PathChallenge(token) => self.on_path_challenge(arrival, id, token),
@@ -227,7 +241,7 @@ impl Connection {
                 if let Some(path) = self.paths.get_mut(id) {
                     path.on_datagram_frame(now);
                 }
-                if self.datagrams.on_datagram(data)? {
+                if self.data.datagrams_mut().on_datagram(data)? {
                     self.events.push_back(Event::DatagramReceived);
                 }
             }

@@ -418,10 +418,14 @@ impl Connection {
             return;
         }
         // Parsed twice only when memory is short.
-        let memory = self.streams.memory_for(now, payload.len() as u64);
+        let memory = self
+            .data
+            .streams_mut()
+            .memory_for(now, payload.len() as u64);
         if memory != MemoryFor::All
             && self
-                .streams
+                .data
+                .streams()
                 .lacks_memory_for(memory, &bytes[payload.clone()])
         {
             self.totals.refused_packets += 1;
@@ -466,7 +470,7 @@ impl Connection {
             self.fail(now, error);
         }
         if self.watch.is_observed() {
-            let bytes = self.streams.out_of_order();
+            let bytes = self.data.streams().out_of_order();
             self.watch.note(now, Observation::OutOfOrder { bytes });
         }
     }
@@ -487,7 +491,7 @@ impl Connection {
         while let Some(frame) = frames.next() {
             let frame = frame?;
             let fits = match &frame {
-                Frame::Stream(stream) => self.streams.has_memory_for(memory, stream),
+                Frame::Stream(stream) => self.data.streams().has_memory_for(memory, stream),
                 Frame::Ack(_) => true,
                 _ => false,
             };

@@ -75,10 +75,14 @@ impl Connection {
             return;
         }
         // As with 1-RTT packets.
-        let memory = self.streams.memory_for(arrival.now, payload.len() as u64);
+        let memory = self
+            .data
+            .streams_mut()
+            .memory_for(arrival.now, payload.len() as u64);
         if memory != MemoryFor::All
             && self
-                .streams
+                .data
+                .streams()
                 .lacks_memory_for(memory, &bytes[payload.clone()])
         {
             self.totals.refused_packets += 1;
@@ -132,7 +136,7 @@ impl Connection {
                 return Ok(());
             }
             if let Some(id) = early {
-                self.streams.mark_early(id);
+                self.data.streams_mut().mark_early(id);
             }
         }
         if !any {

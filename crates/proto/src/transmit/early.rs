@@ -35,9 +35,9 @@ impl Connection {
     fn early_data_due(&self) -> bool {
         let waits = self.has_early_keys()
             && (self.paths.local_cids().can_send()
-                || self.streams.can_send_data()
-                || self.streams.can_send_control()
-                || self.datagrams.can_send());
+                || self.data.streams.can_send_data()
+                || self.data.streams.can_send_control()
+                || self.data.datagrams.can_send());
         let Some(path) = self.paths.get(PathId::ZERO).filter(|_| waits) else {
             return false;
         };
@@ -60,7 +60,7 @@ impl Connection {
             ..PacketSpec::unscheduled(index)
         };
         self.transmit_packet(now, &spec, buf, |this, w| {
-            this.datagrams.drop_oversized(None, w.capacity());
+            this.data.datagrams.drop_oversized(None, w.capacity());
             this.fill_early(w, now);
             let any = w.is_ack_eliciting();
             //= specs/rfc9000.txt#section-12.5
@@ -101,13 +101,15 @@ impl Connection {
         if self.side == Side::Server {
             self.paths.fill_local_cids(w);
         }
-        if self.streams.can_send_control() {
-            self.streams.fill_control(w);
+        if self.data.streams.can_send_control() {
+            self.data.streams.fill_control(w);
         }
-        self.datagrams.fill(w, None, now);
+        self.data.datagrams.fill(w, None, now);
         if let Some(path) = self.paths.get(PathId::ZERO) {
             let index = path.index;
-            self.streams.fill(w, mpquic_sched_core::Data::Next, index);
+            self.data
+                .streams
+                .fill(w, mpquic_sched_core::Data::Next, index);
         }
     }
 }

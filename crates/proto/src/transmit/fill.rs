@@ -15,8 +15,8 @@ impl Connection {
                 .as_ref()
                 .is_some_and(|tokens| tokens.can_send())
             || self.handshake.can_send(SpaceId::Data)
-            || self.streams.can_send_control()
-            || self.datagrams.can_send()
+            || self.data.streams.can_send_control()
+            || self.data.datagrams.can_send()
             || self.paths.can_send_control()
     }
 
@@ -32,8 +32,8 @@ impl Connection {
             tokens.fill(w);
         }
         self.paths.fill_control(w);
-        if self.streams.can_send_control() {
-            self.streams.fill_control(w);
+        if self.data.streams.can_send_control() {
+            self.data.streams.fill_control(w);
         }
     }
 }

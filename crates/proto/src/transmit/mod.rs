@@ -1,7 +1,6 @@
 //! What leaves next, in which order: close, handshake, what paths send by themselves, what the scheduler wants.
 //! Each step is a file; this one only calls them.
 
-mod batch;
 mod close_packet;
 mod early;
 mod fill;
@@ -13,10 +12,8 @@ mod unscheduled;
 
 use std::time::Instant;
 
-pub(crate) use batch::Batches;
-pub use batch::SpareBuffers;
-
 use crate::connection::Connection;
+use crate::data::SpareBuffers;
 use crate::ids::Transmit;
 
 impl Connection {
@@ -25,7 +22,7 @@ impl Connection {
     ///
     /// Drivers need not call it. A connection then keeps buffers of its own until it is at rest.
     pub fn swap_spare_buffers(&mut self, buffers: &mut SpareBuffers) {
-        self.batches.swap_spare(buffers);
+        self.data.swap_spare(buffers);
     }
 
     /// Writes datagrams to send to the end of `buf`: one, or up to `max_datagrams` of equal size
@@ -44,8 +41,8 @@ impl Connection {
         if !self.state.is_alive() {
             return self.transmit_close(now, buf);
         }
-        self.datagrams.drop_expired(now);
-        if !self.batches.is_empty()
+        self.data.datagrams.drop_expired(now);
+        if !self.data.batches.is_empty()
             && let Some(transmit) = self.transmit_batch(buf)
         {
             return Some(transmit);
@@ -62,18 +59,18 @@ impl Connection {
             return Some(transmit);
         }
         self.handshake.one_rtt.as_ref()?;
-        self.schedule.on_streams(&mut self.streams);
+        self.data.schedule.on_streams(&mut self.data.streams);
         let mut left = false;
         if let Some(transmit) = self.transmit_unscheduled(now, buf, false, &mut left) {
             return Some(transmit);
         }
         if self.state.is_established() {
-            if self.schedule.has_reinjections()
+            if self.data.schedule.has_reinjections()
                 && let Some(transmit) = self.transmit_reinjection(now, buf)
             {
                 return Some(transmit);
             }
-            if !self.datagrams.steered().is_empty()
+            if !self.data.datagrams.steered().is_empty()
                 && let Some(transmit) = self.transmit_steered(now, buf)
             {
                 return Some(transmit);

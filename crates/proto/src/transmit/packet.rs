@@ -333,7 +333,7 @@ impl Connection {
         if let Some(decision) = decision {
             // A packet is not larger than a UDP payload, so this saturates nothing.
             let new_bytes = u16::try_from(new_bytes).unwrap_or(u16::MAX);
-            self.schedule.on_sent(&Sent::new(
+            self.data.on_sent(&Sent::new(
                 spec.path, now, size, decision, resent.any, new_bytes,
             ));
         }

@@ -6,9 +6,9 @@ use std::time::Instant;
 use mpquic_sched_core::{Data, EcnCodepoint, PathIndex};
 use smallvec::SmallVec;
 
-use super::batch::Sizes;
 use super::packet::PacketSpec;
 use crate::connection::Connection;
+use crate::data::Sizes;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{SentFrame, StreamRange};
 use crate::ids::Transmit;
@@ -21,12 +21,7 @@ use crate::{Observation, TransportError};
 impl Connection {
     /// Whether there is anything that a scheduler could send.
     pub(crate) fn has_scheduled_data(&self) -> bool {
-        self.streams.can_send_data() || self.has_control()
-    }
-
-    /// Whether the scheduler may have more to copy.
-    pub(crate) fn has_copies(&self) -> bool {
-        self.schedule.is_copying() && self.streams.queue().in_flight > 0
+        self.data.streams.can_send_data() || self.has_control()
     }
 
     /// Packets as the scheduler decides, one by one. Those of one path leave as one batch, also if
@@ -42,15 +37,16 @@ impl Connection {
         if !waiting {
             self.paths.note_app_limited();
             // A scheduler may want to reinject even if nothing waits.
-            if self.streams.queue().in_flight == 0 {
-                self.schedule.on_nothing_to_send(now);
+            if self.data.streams.queue().in_flight == 0 {
+                self.data.schedule.on_nothing_to_send(now);
                 return None;
             }
         }
-        self.schedule.refresh(now, &mut self.paths);
+        self.data.schedule.refresh(now, &mut self.paths);
         let control = self.has_control();
-        self.schedule
-            .refresh_queue(&mut self.streams, control, &self.paths);
+        self.data
+            .schedule
+            .refresh_queue(&mut self.data.streams, control, &self.paths);
         let mut transmit = None;
         if let Some(planned) = self.next_planned(now, waiting)
             && (waiting || planned.data.is_copy())
@@ -59,22 +55,24 @@ impl Connection {
             waiting = self.has_scheduled_data();
         }
         if !waiting {
-            self.schedule.on_nothing_to_send(now);
+            self.data.schedule.on_nothing_to_send(now);
             if transmit.is_none() {
                 return self.transmit_tail_copy(now, buf);
             }
         } else if transmit.is_none() {
             self.paths
-                .note_held_back(|path| self.schedule.can_send(path));
+                .note_held_back(|path| self.data.schedule.can_send(path));
         }
-        self.schedule.end_tail();
+        self.data.schedule.end_tail();
         transmit
     }
 
     /// Nothing is left to send, and the scheduler wants no copies: what arrives late anyway goes on a path that delivers it
     /// sooner. The views of paths are up to date where anything is in flight.
     fn transmit_tail_copy(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if !self.config.tail_copies || self.paths.used() < 2 || self.streams.queue().in_flight == 0
+        if !self.config.tail_copies
+            || self.paths.used() < 2
+            || self.data.streams.queue().in_flight == 0
         {
             return None;
         }
@@ -83,7 +81,10 @@ impl Connection {
 
     #[inline(never)]
     fn transmit_late(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let copy = self.schedule.tail_copy(now, &self.paths, &self.streams)?;
+        let copy = self
+            .data
+            .schedule
+            .tail_copy(now, &self.paths, &self.data.streams)?;
         let target = copy.path;
         let spec = PacketSpec {
             ecn: self.paths.at(target).and_then(Path::ecn),
@@ -95,16 +96,22 @@ impl Connection {
             // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
             while let Some(copy) = next.take() {
                 let complete = copy.path == target
-                    && this
-                        .streams
-                        .fill_ranges(w, &copy.ranges, target, Streams::fill_range_again);
+                    && this.data.streams.fill_ranges(
+                        w,
+                        &copy.ranges,
+                        target,
+                        Streams::fill_range_again,
+                    );
                 if complete {
                     this.paths.mark_carried(copy.source, copy.packet, target);
-                    this.schedule.on_tail_copied(&copy);
+                    this.data.schedule.on_tail_copied(&copy);
                 }
-                this.schedule.recycle(copy);
+                this.data.schedule.recycle(copy);
                 if complete {
-                    next = this.schedule.tail_copy(now, &this.paths, &this.streams);
+                    next = this
+                        .data
+                        .schedule
+                        .tail_copy(now, &this.paths, &this.data.streams);
                 }
             }
             w.is_ack_eliciting()
@@ -115,6 +122,7 @@ impl Connection {
     fn next_planned(&mut self, now: Instant, idle: bool) -> Option<Planned> {
         let paths = &self.paths;
         let planned = self
+            .data
             .schedule
             .next(now, &|| idle && nothing_in_flight(paths));
         self.on_answer(now, planned.is_some());
@@ -125,11 +133,11 @@ impl Connection {
     #[inline]
     fn on_answer(&mut self, now: Instant, sends: bool) {
         if self.watch.is_observed()
-            && let Some(decided) = self.schedule.take_decided(now, &self.paths)
+            && let Some(decided) = self.data.schedule.take_decided(now, &self.paths)
         {
             self.watch.note(now, Observation::Decided(decided));
         }
-        if !sends && let Some(fault) = self.schedule.take_fault() {
+        if !sends && let Some(fault) = self.data.schedule.take_fault() {
             tracing::error!("{fault}");
             self.fail(now, TransportError::internal(fault));
         }
@@ -160,7 +168,7 @@ impl Connection {
                 1
             };
             // A datagram of the application may need the last byte of a packet.
-            let block = if self.datagrams.can_send() {
+            let block = if self.data.datagrams.can_send() {
                 1
             } else {
                 self.endpoint_config.cipher_block
@@ -182,7 +190,7 @@ impl Connection {
             match sent {
                 Sending::Sent => {}
                 Sending::Full => {
-                    self.schedule.put_back(planned);
+                    self.data.schedule.put_back(planned);
                     break;
                 }
                 Sending::Nothing => {
@@ -193,22 +201,24 @@ impl Connection {
                     continue;
                 }
             }
-            self.schedule.on_progress(&planned);
+            self.data.schedule.on_progress(&planned);
             progress = true;
-            self.schedule
+            self.data
+                .schedule
                 .refresh_sender(now, &mut self.paths, planned.path);
             let control = self.has_control_still();
-            if !control && !self.streams.can_send_data() {
+            if !control && !self.data.streams.can_send_data() {
                 break;
             }
-            if self.streams.queue().retransmittable == 0
-                && let Some(again) = self.schedule.again(&planned, control)
+            if self.data.streams.queue().retransmittable == 0
+                && let Some(again) = self.data.schedule.again(&planned, control)
             {
                 planned = again;
                 continue;
             }
-            self.schedule
-                .refresh_queue(&mut self.streams, control, &self.paths);
+            self.data
+                .schedule
+                .refresh_queue(&mut self.data.streams, control, &self.paths);
             match self.next_planned(now, false) {
                 Some(next) if waiting || next.data.is_copy() => planned = next,
                 _ => break,
@@ -233,6 +243,7 @@ impl Connection {
     fn planned_instead(&mut self, now: Instant, planned: &Planned, idle: bool) -> Option<Planned> {
         let paths = &self.paths;
         let instead = self
+            .data
             .schedule
             .instead(now, planned, &|| idle && nothing_in_flight(paths));
         self.on_answer(now, instead.is_some());
@@ -253,7 +264,7 @@ impl Connection {
         let Some(path) = self.paths.at(index) else {
             return Sending::Nothing;
         };
-        let batch = self.batches.open(index, path.id, path.ecn());
+        let batch = self.data.batches.open(index, path.id, path.ecn());
         if batch
             .sizes
             .is_full(batch.data.len(), mtu, block, max_datagrams)
@@ -263,7 +274,7 @@ impl Connection {
         let (ecn, most) = (batch.ecn, batch.sizes.most_of_next(mtu));
         let mut data = std::mem::take(&mut batch.data);
         let size = self.send_scheduled(now, planned, ecn, most, block, &mut data);
-        if let Some(batch) = self.batches.of(index) {
+        if let Some(batch) = self.data.batches.of(index) {
             batch.data = data;
             if let Some(size) = size {
                 batch.sizes.push(size);
@@ -278,10 +289,10 @@ impl Connection {
     /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, there are some now only
     /// if the peer's limit was reached: all others come of what is received, or from the application.
     fn has_control_still(&self) -> bool {
-        let waits = if self.schedule.control_waits() {
+        let waits = if self.data.schedule.control_waits() {
             self.has_control()
         } else {
-            self.streams.is_data_blocked_due()
+            self.data.streams.is_data_blocked_due()
         };
         debug_assert_eq!(
             waits,
@@ -294,7 +305,7 @@ impl Connection {
     /// Hands out a batch that is built.
     pub(super) fn transmit_batch(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
         let to = Addresses::Current;
-        while let Some(batch) = self.batches.pop(buf) {
+        while let Some(batch) = self.data.batches.pop(buf) {
             let transmit =
                 self.finish_transmit(batch.id, to, batch.ecn, batch.size, batch.segment_size);
             if transmit.is_some() {
@@ -331,7 +342,7 @@ impl Connection {
             let owed = this.paths.at(index).map(Path::owed_ack);
             this.paths.fill_own_ack(w, now, index);
             // The view of the queue is brought up to date before each decision.
-            if this.schedule.control_waits() {
+            if this.data.schedule.control_waits() {
                 this.fill_control(w);
             }
             this.fill_data(w, now, planned.data, index);
@@ -358,7 +369,9 @@ impl Connection {
         let packet = packet.and_then(|path| path.space().sent.get(number));
         let ranges = packet.map_or_else(SmallVec::new, |packet| stream_ranges(&packet.frames));
         if !ranges.is_empty() {
-            self.schedule.plan_reinjections(planned, number, &ranges);
+            self.data
+                .schedule
+                .plan_reinjections(planned, number, &ranges);
         }
     }
 
@@ -370,24 +383,24 @@ impl Connection {
         data: Data,
         index: PathIndex,
     ) -> bool {
-        self.streams.set_each_repeats(data == Data::Redundant);
+        self.data.streams.set_each_repeats(data == Data::Redundant);
         match data {
             Data::Next | Data::Retransmit => {
-                let wrote = self.datagrams.fill_scheduled(w, now);
-                self.streams.fill(w, data, index) || wrote
+                let wrote = self.data.datagrams.fill_scheduled(w, now);
+                self.data.streams.fill(w, data, index) || wrote
             }
-            Data::Control => self.datagrams.fill_scheduled(w, now),
-            Data::Stream(_) | Data::Ahead(_) => self.streams.fill(w, data, index),
+            Data::Control => self.data.datagrams.fill_scheduled(w, now),
+            Data::Stream(_) | Data::Ahead(_) => self.data.streams.fill(w, data, index),
             Data::Reinject => self.fill_reinjected(w, index),
             Data::Redundant => {
-                let mut wrote = self.datagrams.fill_scheduled(w, now);
-                if self.streams.queue().retransmittable > 0 {
-                    wrote |= self.streams.fill_again(w, index);
+                let mut wrote = self.data.datagrams.fill_scheduled(w, now);
+                if self.data.streams.queue().retransmittable > 0 {
+                    wrote |= self.data.streams.fill_again(w, index);
                 }
                 wrote |= self.fill_reinjected(w, index);
                 // New data never comes before older data that would have fitted.
                 if w.remaining() > MIN_COPY_ROOM {
-                    wrote |= self.streams.fill_fresh(w, index);
+                    wrote |= self.data.streams.fill_fresh(w, index);
                 }
                 wrote
             }
@@ -398,12 +411,13 @@ impl Connection {
     fn fill_reinjected(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) -> bool {
         let mut wrote = false;
         while w.remaining() > MIN_COPY_ROOM {
-            let Some(candidate) = self.schedule.oldest_not_carried(&self.paths, index) else {
+            let Some(candidate) = self.data.schedule.oldest_not_carried(&self.paths, index) else {
                 break;
             };
             let before = w.buf.len();
             let complete =
-                self.streams
+                self.data
+                    .streams
                     .fill_ranges(w, &candidate.ranges, index, Streams::fill_range);
             wrote |= w.buf.len() > before;
             // The streams know of what was copied in part; the rest goes into the next packet.
@@ -412,7 +426,7 @@ impl Connection {
             }
             self.paths
                 .mark_carried(candidate.source, candidate.packet, index);
-            self.schedule.on_carried(index, &candidate);
+            self.data.schedule.on_carried(index, &candidate);
         }
         wrote
     }
@@ -424,22 +438,25 @@ impl Connection {
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        while let Some(copy) = self.schedule.next_reinjection() {
+        while let Some(copy) = self.data.schedule.next_reinjection() {
             let Some(ecn) = self.paths.at(copy.path).map(Path::ecn) else {
                 continue;
             };
-            self.schedule.refresh_path(now, &mut self.paths, copy.path);
+            self.data
+                .schedule
+                .refresh_path(now, &mut self.paths, copy.path);
             let spec = PacketSpec {
                 ecn,
                 origin: PacketOrigin::Copy(copy.decision),
                 ..PacketSpec::unscheduled(copy.path)
             };
-            if !self.schedule.can_send(copy.path) {
+            if !self.data.schedule.can_send(copy.path) {
                 continue;
             }
             let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
                 let complete =
-                    this.streams
+                    this.data
+                        .streams
                         .fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
                 let any = w.is_ack_eliciting();
                 if any && complete {

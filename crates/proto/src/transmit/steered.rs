@@ -11,14 +11,14 @@ impl Connection {
     /// The next packet with datagrams for one path.
     #[inline(never)]
     pub(super) fn transmit_steered(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let paths = self.datagrams.steered();
+        let paths = self.data.datagrams.steered();
         for index in paths.iter() {
             let Some(path) = self.paths.at(index) else {
                 continue;
             };
             let (id, ecn) = (path.id, path.ecn());
-            self.schedule.refresh_path(now, &mut self.paths, index);
-            if !self.schedule.can_send(index) || !self.paths.has_cid(id) {
+            self.data.schedule.refresh_path(now, &mut self.paths, index);
+            if !self.data.schedule.can_send(index) || !self.paths.has_cid(id) {
                 continue;
             }
             let spec = PacketSpec {
@@ -26,9 +26,11 @@ impl Connection {
                 ..PacketSpec::unscheduled(index)
             };
             let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
-                this.datagrams.drop_oversized(Some(index), w.capacity());
+                this.data
+                    .datagrams
+                    .drop_oversized(Some(index), w.capacity());
                 // Before the acknowledgement: the largest that may be queued fits only into a packet of its own.
-                let wrote = this.datagrams.fill(w, Some(index), now);
+                let wrote = this.data.datagrams.fill(w, Some(index), now);
                 if wrote {
                     this.paths.fill_own_ack(w, now, index);
                 }

@@ -186,7 +186,7 @@ impl Connection {
                 if this.state.is_established() {
                     let only = mpquic_sched_core::PathSet::only(index);
                     let none = mpquic_sched_core::PathSet::EMPTY;
-                    this.streams.set_usable(only, none);
+                    this.data.streams.set_usable(only, none);
                     // RFC 9002 section 6.2.4 leaves it to us what a probe carries. New data alone could go to waste: a
                     // receiver that is short of memory has room for what it waits for, and for nothing else.
                     if !(repeats && this.fill_waited_for(w, index, timeouts / 2)) {
@@ -223,7 +223,7 @@ impl Connection {
             let packets = path.space().sent.iter();
             let frames = packets.flat_map(|(_, packet)| &packet.frames);
             frames.filter_map(|frame| match frame {
-                SentFrame::Stream(range) if self.streams.is_waited_for(range) => Some(*range),
+                SentFrame::Stream(range) if self.data.streams.is_waited_for(range) => Some(*range),
                 _ => None,
             })
         };
@@ -231,7 +231,7 @@ impl Connection {
         let Some(range) = nth.and_then(|nth| waited_for().nth(nth)) else {
             return false;
         };
-        self.streams.fill_probe(w, &range, index).is_some()
+        self.data.streams.fill_probe(w, &range, index).is_some()
     }
 
     /// The oldest stream data in flight on this path, once more.
@@ -245,7 +245,7 @@ impl Connection {
             .find(|ranges| !ranges.is_empty())
             .unwrap_or_default();
         for range in &oldest {
-            self.streams.fill_probe(w, range, index);
+            self.data.streams.fill_probe(w, range, index);
         }
     }
 

@@ -1,0 +1,261 @@
+//! The data plane: streams, datagrams, the scheduler that sends them, and the batches in which they leave.
+
+mod batch;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mpquic_sched_core::{
+    Acked, Learned, Lost, PathIndex, PathKey, PathUpdate, Scheduler, Sent, Side,
+};
+
+pub use batch::SpareBuffers;
+pub(crate) use batch::{Batches, Sizes};
+
+use crate::datagram::Datagrams;
+use crate::frame::StreamRange;
+use crate::memory::Memory;
+use crate::recovery::earlier;
+use crate::schedule::Schedule;
+use crate::stream::{PeerStreamParams, StreamEvent, Streams};
+use crate::transport_parameters::TransportParameters;
+use crate::{ConnectionStats, TransportConfig};
+
+/// A connection's data and what decides when and where it leaves.
+pub(crate) struct DataPlane {
+    pub(crate) streams: Streams,
+    pub(crate) datagrams: Datagrams,
+    pub(crate) schedule: Schedule,
+    pub(crate) batches: Batches,
+}
+
+impl DataPlane {
+    /// Without data. `watched`: somebody wants to know what the scheduler decides.
+    pub(crate) fn new(
+        side: Side,
+        config: &TransportConfig,
+        scheduler: Box<dyn Scheduler>,
+        watched: bool,
+    ) -> Self {
+        let mut schedule = Schedule::new(scheduler);
+        schedule.watch(watched);
+        let mut streams = Streams::new(side, config);
+        streams.enable_sched_events(schedule.follows_streams());
+        Self {
+            streams,
+            datagrams: Datagrams::new(config),
+            schedule,
+            batches: Batches::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.streams
+    }
+
+    #[inline]
+    pub(crate) fn streams_mut(&mut self) -> &mut Streams {
+        &mut self.streams
+    }
+
+    #[inline]
+    pub(crate) fn datagrams_mut(&mut self) -> &mut Datagrams {
+        &mut self.datagrams
+    }
+
+    /// What is kept counts for this memory from now on.
+    pub(crate) fn share(&mut self, memory: &Arc<Memory>) {
+        self.streams.share(memory);
+        self.datagrams.share(memory);
+    }
+
+    /// The peer's limits.
+    pub(crate) fn set_peer_params(&mut self, peer: &TransportParameters) {
+        self.datagrams.set_peer_max(peer.max_datagram_frame_size);
+        self.streams.set_peer_params(PeerStreamParams {
+            max_data: peer.initial_max_data,
+            max_stream_data_bidi_local: peer.initial_max_stream_data_bidi_local,
+            max_stream_data_bidi_remote: peer.initial_max_stream_data_bidi_remote,
+            max_stream_data_uni: peer.initial_max_stream_data_uni,
+            max_streams_bidi: peer.initial_max_streams_bidi,
+            max_streams_uni: peer.initial_max_streams_uni,
+        });
+    }
+
+    /// The server has rejected early data: streams and datagrams begin anew.
+    pub(crate) fn start_over(&mut self, config: &TransportConfig) {
+        self.streams.start_over(config);
+        self.datagrams.drop_outgoing();
+    }
+
+    /// What the application may want to know of a stream; `closed`: nothing can be written any more.
+    pub(crate) fn poll_event(&mut self, closed: bool) -> Option<StreamEvent> {
+        while let Some(event) = self.streams.poll_event() {
+            // What was received can still be read.
+            let invites = matches!(
+                event,
+                StreamEvent::Writable { .. } | StreamEvent::Available { .. }
+            );
+            if !(invites && closed) {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// True once after a datagram was refused for want of space, when there is space again.
+    pub(crate) fn poll_unblocked(&mut self) -> bool {
+        self.datagrams.is_blocked() && self.datagrams.poll_unblocked()
+    }
+
+    /// A packet with data left.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, event: &Sent) {
+        self.schedule.on_sent(event);
+    }
+
+    /// A packet was acknowledged, and so were its frames.
+    #[inline]
+    pub(crate) fn on_acked(&mut self, event: &Acked) {
+        self.schedule.on_acked(event);
+    }
+
+    /// A packet was lost, and so were its frames.
+    #[inline]
+    pub(crate) fn on_lost(&mut self, event: &Lost) {
+        self.schedule.on_lost(event);
+    }
+
+    /// A piece of a stream was lost on a path.
+    pub(crate) fn on_range_lost(&mut self, range: &StreamRange, path: PathIndex) {
+        self.streams.on_lost(range, path);
+        if range.carried.len() > 1 {
+            self.schedule.on_copy_lost();
+        }
+    }
+
+    /// When to look again although nothing happened: at the scheduler, if `waits` (control frames or data), and at
+    /// datagrams that wait for one path. `pto`: the smallest of all paths.
+    pub(crate) fn next_timeout(
+        &self,
+        waits: bool,
+        pto: impl FnOnce() -> Duration,
+    ) -> Option<Instant> {
+        let mut next = None;
+        if waits || self.has_copies() {
+            next = self.schedule.next_timeout(pto);
+        }
+        for path in self.datagrams.steered().iter() {
+            next = earlier(next, self.schedule.release_of(path));
+        }
+        next
+    }
+
+    /// A timer of the scheduler may have come.
+    pub(crate) fn on_timeout(&mut self, now: Instant, pto: Duration) {
+        self.schedule.on_timeout(now, pto);
+    }
+
+    /// Whether the scheduler may have more to copy.
+    fn has_copies(&self) -> bool {
+        self.schedule.is_copying() && self.streams.queue().in_flight > 0
+    }
+
+    /// What the scheduler is to know of a path.
+    pub(crate) fn on_path(&mut self, event: &PathUpdate) {
+        self.schedule.on_path(event);
+    }
+
+    /// The name of the network path that the scheduler was last told for a path.
+    pub(crate) fn path_key(&self, path: PathIndex) -> Option<PathKey> {
+        self.schedule.key(path)
+    }
+
+    /// A slot was given to a new path.
+    pub(crate) fn on_new_path(&mut self, path: PathIndex) {
+        self.schedule.on_new_path(path);
+    }
+
+    /// A path has new addresses: what was made for the old ones and did not leave counts as sent to them.
+    pub(crate) fn on_path_moved(&mut self, path: PathIndex) {
+        self.batches.forget(path);
+    }
+
+    /// A path ended. All that it had in flight is lost already.
+    pub(crate) fn on_path_ended(&mut self, event: &PathUpdate) {
+        self.schedule.forget_path(event.path);
+        self.streams.forget_path(event.path);
+        self.datagrams.forget_path(event.path);
+        self.schedule.on_path(event);
+    }
+
+    /// Another scheduler takes the place of this one; it is still to be told of the paths, and then of the streams.
+    pub(crate) fn replace_scheduler(&mut self, now: Instant, scheduler: Box<dyn Scheduler>) {
+        // What was noted so far is for the old one.
+        self.schedule.on_streams(&mut self.streams);
+        self.schedule.replace(now, scheduler);
+    }
+
+    /// Tells a scheduler that took another one's place of the streams that are not delivered.
+    pub(crate) fn tell_of_streams(&mut self) {
+        self.streams
+            .enable_sched_events(self.schedule.follows_streams());
+        for event in self.streams.story() {
+            self.schedule.on_stream(&event);
+        }
+    }
+
+    /// What the scheduler is called.
+    pub(crate) fn scheduler_name(&self) -> &'static str {
+        self.schedule.name()
+    }
+
+    /// What the scheduler has learned, if it learns. Allocates.
+    pub(crate) fn learned(&self) -> Option<Learned> {
+        self.schedule.learned()
+    }
+
+    /// Nothing more is sent: the scheduler goes.
+    pub(crate) fn end_scheduling(&mut self) {
+        self.schedule.end();
+    }
+
+    /// The same, and the scheduler, which has panicked, perhaps, is not even dropped.
+    pub(crate) fn abandon_scheduler(&mut self) {
+        self.schedule.abandon();
+    }
+
+    /// The connection is at rest: gives back memory that is kept to be used again.
+    pub(crate) fn shrink(&mut self) {
+        self.streams.shrink();
+        self.batches.shrink();
+        self.datagrams.shrink();
+    }
+
+    /// Exchanges the free buffers of batches.
+    pub(crate) fn swap_spare(&mut self, buffers: &mut SpareBuffers) {
+        self.batches.swap_spare(buffers);
+    }
+
+    /// Adds the figures of streams, datagrams and scheduling.
+    pub(crate) fn add_stats(&self, stats: &mut ConnectionStats) {
+        stats.decisions = self.schedule.decisions();
+        stats.waits = self.schedule.waits();
+        stats.overridden_waits = self.schedule.overridden();
+        stats.wait_time = self.schedule.wait_time();
+        stats.dropped_datagrams = self.datagrams.dropped();
+        stats.expired_datagrams = self.datagrams.expired();
+        stats.stranded_datagrams = self.datagrams.stranded();
+        stats.max_receive_gaps = self.streams.max_gaps_seen();
+        stats.out_of_order = self.streams.out_of_order();
+        stats.max_out_of_order = self.streams.max_out_of_order_seen();
+    }
+
+    /// Calls `tell` with every collection that the peer can make grow: its name, its size and its cap.
+    pub(crate) fn for_each_size(&self, tell: &mut impl FnMut(&'static str, usize, usize)) {
+        let (received, limit) = self.datagrams.received_size();
+        tell("bytes of received datagrams", received, limit);
+        self.streams.for_each_size(tell);
+    }
+}
