@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::packet::PacketSpec;
+use super::plan::PacketSpec;
 use crate::PathId;
 use crate::closing::CloseFrame;
 use crate::connection::Connection;
@@ -86,19 +86,31 @@ impl Connection {
                     pad_to,
                     ..spec
                 };
-                self.send_packet(now, &spec, buf, |_, w| close.write_early(w));
+                if let Some(packet) = self.open_packet(&spec, buf) {
+                    let mut w = packet.writer(buf);
+                    match close.write_early(&mut w) {
+                        true => _ = self.seal_packet(now, &spec, &packet, w),
+                        false => packet.discard(w),
+                    }
+                }
             }
         }
         if one_rtt {
             // RFC 9000 section 14.1: what follows an Initial packet expands its datagram.
             let pad_to = if has_initial { end } else { 0 };
             let spec = PacketSpec { pad_to, ..spec };
-            self.send_packet(now, &spec, buf, |_, w| close.write(w));
+            if let Some(packet) = self.open_packet(&spec, buf) {
+                let mut w = packet.writer(buf);
+                match close.write(&mut w) {
+                    true => _ = self.seal_packet(now, &spec, &packet, w),
+                    false => packet.discard(w),
+                }
+            }
         }
         let size = buf.len() - start;
         if size == 0 {
             return None;
         }
-        self.finish_transmit(id, Addresses::Current, None, size, None)
+        self.note_datagrams(id, Addresses::Current, None, size, None)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use mpquic_sched_core::Side;
 
-use super::packet::PacketSpec;
+use super::plan::PacketSpec;
 use crate::PathId;
 use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;
@@ -59,19 +59,22 @@ impl Connection {
             ecn: path.ecn(),
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |this, w| {
-            this.data.datagrams.drop_oversized(None, w.capacity());
-            this.fill_early(w, now);
-            let any = w.is_ack_eliciting();
-            //= specs/rfc9000.txt#section-12.5
-            //# Note that it is not possible to send the following frames in 0-RTT packets for
-            //# various reasons: ACK, CRYPTO, HANDSHAKE_DONE, NEW_TOKEN, PATH_RESPONSE, and
-            //# RETIRE_CONNECTION_ID.
-            if any && this.side == Side::Server {
-                this.paths.fill_own_ack(w, now, index);
-            }
-            any
-        })
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        self.data.datagrams.drop_oversized(None, w.capacity());
+        self.fill_early(&mut w, now);
+        if !w.is_ack_eliciting() {
+            packet.discard(w);
+            return None;
+        }
+        //= specs/rfc9000.txt#section-12.5
+        //# Note that it is not possible to send the following frames in 0-RTT packets for
+        //# various reasons: ACK, CRYPTO, HANDSHAKE_DONE, NEW_TOKEN, PATH_RESPONSE, and
+        //# RETIRE_CONNECTION_ID.
+        if self.side == Side::Server {
+            self.paths.fill_own_ack(&mut w, now, index);
+        }
+        self.seal_datagram(now, &spec, &packet, w)
     }
 
     /// Whether a 1-RTT packet is to follow the last Handshake packet of a server's first flight in its datagram, which

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mpquic_sched_core::Side;
 
-use super::packet::PacketSpec;
+use super::plan::PacketSpec;
 use crate::PathId;
 use crate::connection::Connection;
 use crate::ids::Transmit;
@@ -94,10 +94,11 @@ impl Connection {
         }
         if early {
             let spec = PacketSpec { pad_to, ..spec };
-            self.send_packet(now, &spec, buf, |this, w| {
-                this.fill_early(w, now);
-                true
-            });
+            if let Some(packet) = self.open_packet(&spec, buf) {
+                let mut w = packet.writer(buf);
+                self.fill_early(&mut w, now);
+                self.seal_packet(now, &spec, &packet, w);
+            }
         }
         if handshake {
             let space = SpaceId::Handshake;
@@ -115,10 +116,14 @@ impl Connection {
                     pad_to: 0,
                     ..spec
                 };
-                self.send_packet(now, &spec, buf, |this, w| {
-                    this.fill_early(w, now);
-                    w.is_ack_eliciting()
-                });
+                if let Some(packet) = self.open_packet(&spec, buf) {
+                    let mut w = packet.writer(buf);
+                    self.fill_early(&mut w, now);
+                    match w.is_ack_eliciting() {
+                        true => _ = self.seal_packet(now, &spec, &packet, w),
+                        false => packet.discard(w),
+                    }
+                }
             }
             let has_initial = self.spaces.get(SpaceId::Initial).is_some();
             if buf.len() > start && self.side == Side::Client && has_initial {
@@ -138,7 +143,7 @@ impl Connection {
         {
             self.copy_to_others(now, number, spec.ecn, &buf[start..]);
         }
-        self.finish_transmit(PathId::ZERO, Addresses::Current, spec.ecn, size, None)
+        self.note_datagrams(PathId::ZERO, Addresses::Current, spec.ecn, size, None)
     }
 
     /// Whether the next Initial packet is more than an acknowledgement.
@@ -158,25 +163,25 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<u64> {
         let space_id = spec.space;
-        self.send_packet(now, spec, buf, |this, w| {
-            if let Some(space) = this.spaces.get_mut(space_id) {
-                //= specs/rfc10069-draft.md#frames
-                //# All frames defined in this document MUST only be sent in 1-RTT packets.
-                //= specs/rfc9000.txt#section-13.2.6
-                //# ACK frames MUST only be carried in a packet that has the same packet number
-                //# space as the packet being acknowledged; see Section 12.1.
-                space.write_ack(w, now, None, PathId::ZERO, 0);
-            }
-            let probe = this.spaces.take_probe(space_id);
-            let stream = this.handshake.stream(space_id);
-            if probe {
-                stream.repeat();
-            }
-            stream.fill(w);
-            if probe && !w.is_ack_eliciting() {
-                w.ping();
-            }
-            true
-        })
+        let packet = self.open_packet(spec, buf)?;
+        let mut w = packet.writer(buf);
+        if let Some(space) = self.spaces.get_mut(space_id) {
+            //= specs/rfc10069-draft.md#frames
+            //# All frames defined in this document MUST only be sent in 1-RTT packets.
+            //= specs/rfc9000.txt#section-13.2.6
+            //# ACK frames MUST only be carried in a packet that has the same packet number
+            //# space as the packet being acknowledged; see Section 12.1.
+            space.write_ack(&mut w, now, None, PathId::ZERO, 0);
+        }
+        let probe = self.spaces.take_probe(space_id);
+        let stream = self.handshake.stream(space_id);
+        if probe {
+            stream.repeat();
+        }
+        stream.fill(&mut w);
+        if probe && !w.is_ack_eliciting() {
+            w.ping();
+        }
+        Some(self.seal_packet(now, spec, &packet, w)?.number)
     }
 }

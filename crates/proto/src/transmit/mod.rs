@@ -5,8 +5,11 @@ mod close_packet;
 mod early;
 mod fill;
 mod handshake;
-mod packet;
+mod note;
+mod open;
+mod plan;
 mod scheduled;
+mod seal;
 mod steered;
 mod unscheduled;
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use mpquic_sched_core::{Data, EcnCodepoint, PathIndex};
 use smallvec::SmallVec;
 
-use super::packet::PacketSpec;
+use super::plan::PacketSpec;
 use crate::connection::Connection;
 use crate::data::Sizes;
 use crate::frame::writer::FrameWriter;
@@ -92,30 +92,34 @@ impl Connection {
             ..PacketSpec::unscheduled(target)
         };
         let mut next = Some(copy);
-        self.transmit_packet(now, &spec, buf, |this, w| {
-            // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
-            while let Some(copy) = next.take() {
-                let complete = copy.path == target
-                    && this.data.streams.fill_ranges(
-                        w,
-                        &copy.ranges,
-                        target,
-                        Streams::fill_range_again,
-                    );
-                if complete {
-                    this.paths.mark_carried(copy.source, copy.packet, target);
-                    this.data.schedule.on_tail_copied(&copy);
-                }
-                this.data.schedule.recycle(copy);
-                if complete {
-                    next = this
-                        .data
-                        .schedule
-                        .tail_copy(now, &this.paths, &this.data.streams);
-                }
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
+        while let Some(copy) = next.take() {
+            let complete = copy.path == target
+                && self.data.streams.fill_ranges(
+                    &mut w,
+                    &copy.ranges,
+                    target,
+                    Streams::fill_range_again,
+                );
+            if complete {
+                self.paths.mark_carried(copy.source, copy.packet, target);
+                self.data.schedule.on_tail_copied(&copy);
             }
-            w.is_ack_eliciting()
-        })
+            self.data.schedule.recycle(copy);
+            if complete {
+                next = self
+                    .data
+                    .schedule
+                    .tail_copy(now, &self.paths, &self.data.streams);
+            }
+        }
+        if !w.is_ack_eliciting() {
+            packet.discard(w);
+            return None;
+        }
+        self.seal_datagram(now, &spec, &packet, w)
     }
 
     /// What the scheduler wants to be sent next; `idle`: whether nothing may be in flight, for all that was sent just now.
@@ -227,7 +231,7 @@ impl Connection {
         let size = buf.len() - start;
         if size > 0 {
             let to = Addresses::Current;
-            let transmit = self.finish_transmit(id, to, first_ecn, size, sizes.segment());
+            let transmit = self.note_datagrams(id, to, first_ecn, size, sizes.segment());
             if transmit.is_some() {
                 return transmit;
             }
@@ -307,7 +311,7 @@ impl Connection {
         let to = Addresses::Current;
         while let Some(batch) = self.data.batches.pop(buf) {
             let transmit =
-                self.finish_transmit(batch.id, to, batch.ecn, batch.size, batch.segment_size);
+                self.note_datagrams(batch.id, to, batch.ecn, batch.size, batch.segment_size);
             if transmit.is_some() {
                 return transmit;
             }
@@ -338,27 +342,28 @@ impl Connection {
             origin: PacketOrigin::Decision(planned.number),
             ..PacketSpec::unscheduled(index)
         };
-        let number = self.send_packet(now, &spec, buf, |this, w| {
-            let owed = this.paths.at(index).map(Path::owed_ack);
-            this.paths.fill_own_ack(w, now, index);
-            // The view of the queue is brought up to date before each decision.
-            if this.data.schedule.control_waits() {
-                this.fill_control(w);
-            }
-            this.fill_data(w, now, planned.data, index);
-            if !w.is_ack_eliciting() {
-                // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
-                if let (Some(path), Some(owed)) = (this.paths.at_mut(index), owed) {
-                    path.restore_ack(&owed);
-                }
-                return false;
-            }
-            true
-        })?;
-        if !planned.copies.is_empty() {
-            self.plan_copies(planned, number);
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        let owed = self.paths.at(index).map(Path::owed_ack);
+        self.paths.fill_own_ack(&mut w, now, index);
+        // The view of the queue is brought up to date before each decision.
+        if self.data.schedule.control_waits() {
+            self.fill_control(&mut w);
         }
-        Some(buf.len() - start)
+        self.fill_data(&mut w, now, planned.data, index);
+        if !w.is_ack_eliciting() {
+            // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
+            if let (Some(path), Some(owed)) = (self.paths.at_mut(index), owed) {
+                path.restore_ack(&owed);
+            }
+            packet.discard(w);
+            return None;
+        }
+        let sealed = self.seal_packet(now, &spec, &packet, w)?;
+        if !planned.copies.is_empty() {
+            self.plan_copies(planned, sealed.number);
+        }
+        Some(sealed.size)
     }
 
     /// A packet left that is to go on further paths, too.
@@ -453,17 +458,22 @@ impl Connection {
             if !self.data.schedule.can_send(copy.path) {
                 continue;
             }
-            let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
-                let complete =
-                    this.data
-                        .streams
-                        .fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
-                let any = w.is_ack_eliciting();
-                if any && complete {
-                    this.paths.mark_carried(copy.source, copy.packet, copy.path);
-                }
-                any
-            });
+            let Some(packet) = self.open_packet(&spec, buf) else {
+                continue;
+            };
+            let mut w = packet.writer(buf);
+            let complete =
+                self.data
+                    .streams
+                    .fill_ranges(&mut w, &copy.ranges, copy.path, Streams::fill_range);
+            if !w.is_ack_eliciting() {
+                packet.discard(w);
+                continue;
+            }
+            if complete {
+                self.paths.mark_carried(copy.source, copy.packet, copy.path);
+            }
+            let transmit = self.seal_datagram(now, &spec, &packet, w);
             if transmit.is_some() {
                 return transmit;
             }

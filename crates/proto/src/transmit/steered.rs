@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::packet::PacketSpec;
+use super::plan::PacketSpec;
 use crate::connection::Connection;
 use crate::ids::Transmit;
 
@@ -25,17 +25,20 @@ impl Connection {
                 ecn,
                 ..PacketSpec::unscheduled(index)
             };
-            let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
-                this.data
-                    .datagrams
-                    .drop_oversized(Some(index), w.capacity());
-                // Before the acknowledgement: the largest that may be queued fits only into a packet of its own.
-                let wrote = this.data.datagrams.fill(w, Some(index), now);
-                if wrote {
-                    this.paths.fill_own_ack(w, now, index);
-                }
-                wrote
-            });
+            let Some(packet) = self.open_packet(&spec, buf) else {
+                continue;
+            };
+            let mut w = packet.writer(buf);
+            self.data
+                .datagrams
+                .drop_oversized(Some(index), w.capacity());
+            // Before the acknowledgement: the largest that may be queued fits only into a packet of its own.
+            if !self.data.datagrams.fill(&mut w, Some(index), now) {
+                packet.discard(w);
+                continue;
+            }
+            self.paths.fill_own_ack(&mut w, now, index);
+            let transmit = self.seal_datagram(now, &spec, &packet, w);
             if transmit.is_some() {
                 return transmit;
             }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use mpquic_sched_core::{Data, PathIndex};
 use smallvec::SmallVec;
 
-use super::packet::PacketSpec;
+use super::plan::PacketSpec;
 use super::scheduled::stream_ranges;
 use crate::connection::Connection;
 use crate::frame::Frame;
@@ -98,52 +98,52 @@ impl Connection {
         };
         let active = to == Addresses::Current;
         let is_client = self.side.is_client();
-        let transmit = self.transmit_packet(now, &spec, buf, |this, w| {
-            //= specs/rfc9000.txt#section-8.2.1
-            //# The endpoint MUST use unpredictable data in every PATH_CHALLENGE frame so that it
-            //# can associate the peer's response with the corresponding PATH_CHALLENGE.
-            let token = rand::Rng::next_u64(&mut this.rng);
-            let path = this.paths.at_mut(index);
-            if let Some(network) = path.and_then(|path| path.network_mut(to)) {
-                //= specs/rfc10069-draft.md#path-initiation
-                //# If an endpoint sends a PATH_RESPONSE ({{Section 19.18 of QUIC-TRANSPORT}}), it
-                //# MUST be sent on the same path as used by the packet that contained the
-                //# PATH_CHALLENGE frame ({{Section 19.17 of QUIC-TRANSPORT}}), using a connection
-                //# ID associated with the same path ID.
-                //= specs/rfc9000.txt#section-8.2.2
-                //# A PATH_RESPONSE frame MUST be sent on the network path where the PATH_CHALLENGE
-                //# frame was received.
-                let response = match room {
-                    true => network.next_response(),
-                    false => network.newest_response(),
-                };
-                if let Some(response) = response {
-                    Frame::PathResponse(response).encode(w.buf);
-                    w.mark_ack_eliciting();
-                    //= specs/rfc9000.txt#section-9.3.3
-                    //# An endpoint that receives a PATH_CHALLENGE on an active path SHOULD send a
-                    //# non-probing packet in response.
-                    if active && is_client && w.remaining() > 16 {
-                        w.ping();
-                    }
-                }
-                if network.challenge_due() && w.remaining() > 16 {
-                    Frame::PathChallenge(token).encode(w.buf);
-                    w.record(SentFrame::PathChallenge(token));
-                    let full = network.send_limit() >= MIN_INITIAL_DATAGRAM as u64;
-                    network.on_challenge_sent(now, token, full);
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        //= specs/rfc9000.txt#section-8.2.1
+        //# The endpoint MUST use unpredictable data in every PATH_CHALLENGE frame so that it
+        //# can associate the peer's response with the corresponding PATH_CHALLENGE.
+        let token = rand::Rng::next_u64(&mut self.rng);
+        let path = self.paths.at_mut(index);
+        if let Some(network) = path.and_then(|path| path.network_mut(to)) {
+            //= specs/rfc10069-draft.md#path-initiation
+            //# If an endpoint sends a PATH_RESPONSE ({{Section 19.18 of QUIC-TRANSPORT}}), it
+            //# MUST be sent on the same path as used by the packet that contained the
+            //# PATH_CHALLENGE frame ({{Section 19.17 of QUIC-TRANSPORT}}), using a connection
+            //# ID associated with the same path ID.
+            //= specs/rfc9000.txt#section-8.2.2
+            //# A PATH_RESPONSE frame MUST be sent on the network path where the PATH_CHALLENGE
+            //# frame was received.
+            let response = match room {
+                true => network.next_response(),
+                false => network.newest_response(),
+            };
+            if let Some(response) = response {
+                Frame::PathResponse(response).encode(w.buf);
+                w.mark_ack_eliciting();
+                //= specs/rfc9000.txt#section-9.3.3
+                //# An endpoint that receives a PATH_CHALLENGE on an active path SHOULD send a
+                //# non-probing packet in response.
+                if active && is_client && w.remaining() > 16 {
+                    w.ping();
                 }
             }
-            //= specs/rfc9000.txt#section-9
-            //# Servers do not send non- probing packets (see Section 9.1) toward a client address
-            //# until they see a non-probing packet from that address.
-            // Beyond the window, what would have to be repeated waits for room.
-            if active && room {
-                this.paths.fill_own_ack(w, now, index);
-                this.paths.fill_own_cids(w, index);
+            if network.challenge_due() && w.remaining() > 16 {
+                Frame::PathChallenge(token).encode(w.buf);
+                w.record(SentFrame::PathChallenge(token));
+                let full = network.send_limit() >= MIN_INITIAL_DATAGRAM as u64;
+                network.on_challenge_sent(now, token, full);
             }
-            true
-        });
+        }
+        //= specs/rfc9000.txt#section-9
+        //# Servers do not send non- probing packets (see Section 9.1) toward a client address
+        //# until they see a non-probing packet from that address.
+        // Beyond the window, what would have to be repeated waits for room.
+        if active && room {
+            self.paths.fill_own_ack(&mut w, now, index);
+            self.paths.fill_own_cids(&mut w, index);
+        }
+        let transmit = self.seal_datagram(now, &spec, &packet, w);
         if !room
             && transmit.is_some()
             && let Some(path) = self.paths.at_mut(index)
@@ -179,38 +179,38 @@ impl Connection {
             pad_to: self.config.least_question(buf.len()),
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |this, w| {
-            this.paths.fill_own_ack(w, now, index);
-            if validated && !this.paths.has_other_usable(index) {
-                this.fill_control(w);
-                if this.state.is_established() {
-                    let only = mpquic_sched_core::PathSet::only(index);
-                    let none = mpquic_sched_core::PathSet::EMPTY;
-                    this.data.streams.set_usable(only, none);
-                    // RFC 9002 section 6.2.4 leaves it to us what a probe carries. New data alone could go to waste: a
-                    // receiver that is short of memory has room for what it waits for, and for nothing else.
-                    if !(repeats && this.fill_waited_for(w, index, timeouts / 2)) {
-                        this.fill_data(w, now, Data::Next, index);
-                    }
-                    if !w.is_ack_eliciting() {
-                        this.fill_oldest_in_flight(w, index);
-                    }
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        self.paths.fill_own_ack(&mut w, now, index);
+        if validated && !self.paths.has_other_usable(index) {
+            self.fill_control(&mut w);
+            if self.state.is_established() {
+                let only = mpquic_sched_core::PathSet::only(index);
+                let none = mpquic_sched_core::PathSet::EMPTY;
+                self.data.streams.set_usable(only, none);
+                // RFC 9002 section 6.2.4 leaves it to us what a probe carries. New data alone could go to waste: a
+                // receiver that is short of memory has room for what it waits for, and for nothing else.
+                if !(repeats && self.fill_waited_for(&mut w, index, timeouts / 2)) {
+                    self.fill_data(&mut w, now, Data::Next, index);
+                }
+                if !w.is_ack_eliciting() {
+                    self.fill_oldest_in_flight(&mut w, index);
                 }
             }
-            //= specs/rfc9002.txt#section-6.2.4
-            //# All probe packets sent on a PTO MUST be ack-eliciting.
-            //= specs/rfc9002.txt#section-6.2.4
-            //# When there is no data to send, the sender SHOULD send a PING or other ack-eliciting
-            //# frame in a single packet, rearming the PTO timer.
-            if !w.is_ack_eliciting() {
-                w.ping();
-            }
-            if this.paths.ack_frequency().is_in_use() {
-                // Answered late, a probe would tell nothing before the next one.
-                w.immediate_ack();
-            }
-            true
-        })
+        }
+        //= specs/rfc9002.txt#section-6.2.4
+        //# All probe packets sent on a PTO MUST be ack-eliciting.
+        //= specs/rfc9002.txt#section-6.2.4
+        //# When there is no data to send, the sender SHOULD send a PING or other ack-eliciting
+        //# frame in a single packet, rearming the PTO timer.
+        if !w.is_ack_eliciting() {
+            w.ping();
+        }
+        if self.paths.ack_frequency().is_in_use() {
+            // Answered late, a probe would tell nothing before the next one.
+            w.immediate_ack();
+        }
+        self.seal_datagram(now, &spec, &packet, w)
     }
 
     /// Data in flight on this path that its receiver waits for, once more: of one stream after the other, as `turn`
@@ -263,11 +263,15 @@ impl Connection {
             ecn: self.paths.at(index)?.ecn(),
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |this, w| {
-            this.paths.fill_own_ack(w, now, index);
-            this.paths.fill_acks_of_other_paths(w, now);
-            !w.frames.is_empty()
-        })
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        self.paths.fill_own_ack(&mut w, now, index);
+        self.paths.fill_acks_of_other_paths(&mut w, now);
+        if w.frames.is_empty() {
+            packet.discard(w);
+            return None;
+        }
+        self.seal_datagram(now, &spec, &packet, w)
     }
 
     fn transmit_ping(
@@ -285,14 +289,14 @@ impl Connection {
             pad_to,
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |this, w| {
-            if let Some(path) = this.paths.at_mut(index) {
-                path.on_ping_sent();
-            }
-            this.paths.fill_own_ack(w, now, index);
-            w.ping();
-            true
-        })
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        if let Some(path) = self.paths.at_mut(index) {
+            path.on_ping_sent();
+        }
+        self.paths.fill_own_ack(&mut w, now, index);
+        w.ping();
+        self.seal_datagram(now, &spec, &packet, w)
     }
 
     /// A full datagram that lets the server send three times as much before it has validated the address (RFC 9000
@@ -307,13 +311,13 @@ impl Connection {
             pad_to: buf.len() + MIN_INITIAL_DATAGRAM,
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |this, w| {
-            if let Some(path) = this.paths.at_mut(index) {
-                path.on_credit_sent();
-            }
-            w.ping();
-            true
-        })
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        if let Some(path) = self.paths.at_mut(index) {
+            path.on_credit_sent();
+        }
+        w.ping();
+        self.seal_datagram(now, &spec, &packet, w)
     }
 
     /// RFC 8899: a PING padded to the size that is being tried.
@@ -339,12 +343,12 @@ impl Connection {
             origin: PacketOrigin::MtuProbe,
             ..PacketSpec::unscheduled(index)
         };
-        self.transmit_packet(now, &spec, buf, |this, w| {
-            w.ping();
-            if this.paths.ack_frequency().is_in_use() {
-                w.immediate_ack();
-            }
-            true
-        })
+        let packet = self.open_packet(&spec, buf)?;
+        let mut w = packet.writer(buf);
+        w.ping();
+        if self.paths.ack_frequency().is_in_use() {
+            w.immediate_ack();
+        }
+        self.seal_datagram(now, &spec, &packet, w)
     }
 }
