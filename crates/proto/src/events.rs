@@ -1,5 +1,6 @@
 //! What endpoints and connections tell each other, and what is known of a datagram that came.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -80,6 +81,9 @@ pub enum EndpointEvent {
     /// afterwards.
     Drained,
 }
+
+/// What the endpoint is still to be told.
+pub(crate) type EndpointEvents = VecDeque<EndpointEvent>;
 
 /// Where a datagram came from, and when.
 #[derive(Debug, Clone, Copy)]

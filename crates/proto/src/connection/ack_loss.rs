@@ -6,26 +6,10 @@ use std::time::Instant;
 use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind};
 
 use super::Connection;
-use crate::frame::AckFrame;
-use crate::frame::SentFrame;
-use crate::path::{ALL, Path, PathAck, PathState, ReceivedAck, SettledPackets};
+use crate::frame::{AckFrame, SentFrame};
+use crate::path::{ALL, PathAck};
 use crate::space::SpaceId;
 use crate::{Event, NumberSpace, Observation, PathEvent, PathId, TransportError};
-
-/// A PATH_ACK came for a path that is not open.
-#[cold]
-fn ack_of_closed(path: &PathState<'_>) -> Result<(), TransportError> {
-    match path {
-        PathState::NeverOpened(_) => Err(TransportError::protocol_violation(
-            "PATH_ACK for a path on which nothing was sent",
-        )),
-        //= specs/rfc10069-draft.md#frames
-        //# If an endpoint receives a multipath-specific frame with a path ID that it cannot
-        //# process anymore (e.g., because the path might have been abandoned), it MUST
-        //# silently ignore the frame.
-        PathState::Abandoned(_) | PathState::Open(_) => Ok(()),
-    }
-}
 
 impl Connection {
     /// ACK or PATH_ACK, in a packet of this space.
@@ -35,57 +19,29 @@ impl Connection {
         space: SpaceId,
         frame: &AckFrame<'_>,
     ) -> Result<(), TransportError> {
-        let (id, index) = match space {
-            //= specs/rfc10069-draft.md#handling-ack-and-path-ack-in-0-rtt-and-1-rtt
-            //# Endpoints MUST still process ACK frames that acknowledge 0-RTT packets or 1-RTT
-            //# packets.
-            SpaceId::Data => match self.paths.of_frame(frame.path)? {
-                PathState::Open(path) => (path.id, path.index),
-                closed => return ack_of_closed(&closed),
-            },
-            SpaceId::Initial | SpaceId::Handshake => match self.paths.get(PathId::ZERO) {
-                Some(path) => (path.id, path.index),
-                None => return Ok(()),
-            },
+        let Some((id, index)) = self.paths.of_ack(space, frame)? else {
+            return Ok(());
         };
         if space == SpaceId::Data && id == PathId::ZERO && self.rejected_0rtt() {
             self.handshake.early_data.check_ack(frame)?;
         }
-        let ack = ReceivedAck::new(
-            frame,
-            space,
-            self.side,
-            self.peer.ack_delay_exponent,
-            self.paths.peer_max_ack_delay(),
-            self.confirmed,
-        );
-        self.process_ack(now, id, index, &ack)
-    }
-
-    fn process_ack(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        index: PathIndex,
-        ack: &ReceivedAck<'_, '_>,
-    ) -> Result<(), TransportError> {
-        let Some((path, controller)) = self.paths.with_controller(index) else {
-            return Ok(());
-        };
-        let settled = &mut self.settled;
-        let outcome = match ack.space {
-            SpaceId::Data => path.on_ack(now, ack, controller, settled)?,
-            space_id => match self.spaces.get_mut(space_id) {
-                Some(space) => path.on_handshake_ack(now, space, ack, controller, settled)?,
+        let handshake = match space {
+            SpaceId::Data => None,
+            space => match self.spaces.get_mut(space) {
                 None => return Ok(()),
+                space => space,
             },
         };
+        let confirmed = self.confirmed;
+        let outcome = self
+            .paths
+            .on_ack(now, index, space, frame, handshake, confirmed)?;
         let Some(outcome) = outcome else {
             return Ok(());
         };
-        let mut acked = std::mem::take(&mut self.settled.acked);
+        let acked = self.paths.take_acked();
         self.watch
-            .on_acked(now, NumberSpace::on_path(ack.space, id), &acked);
+            .on_acked(now, NumberSpace::on_path(space, id), &acked);
         // Before writers are told that there is room again.
         self.data
             .streams_mut()
@@ -93,9 +49,9 @@ impl Connection {
         for (_, packet) in &acked {
             let mut contiguous = 0;
             for frame in &packet.frames {
-                contiguous += self.on_frame_acked(ack.space, frame, index);
+                contiguous += self.on_frame_acked(space, frame, index);
             }
-            if packet.ack_eliciting && ack.space == SpaceId::Data {
+            if packet.ack_eliciting && space == SpaceId::Data {
                 self.data.on_acked(&Acked::new(
                     index,
                     now,
@@ -108,28 +64,16 @@ impl Connection {
             }
         }
         self.data.streams_mut().settle_acked();
-        acked.clear();
-        self.settled.acked = acked;
-        match ack.space {
-            SpaceId::Data => self.on_path_acked(now, id, index, ack, outcome),
-            space_id => self.spaces.on_acked(space_id),
+        self.paths.reuse_acked(acked);
+        match space {
+            SpaceId::Data => self.on_path_acked(now, id, index, frame.largest, outcome),
+            space => self.spaces.on_acked(space),
         }
-        if !self.settled.lost.is_empty() {
-            self.on_settled_lost(now, index, ack.space);
+        if self.paths.any_lost() {
+            self.on_packets_lost(now, index, space);
         }
-        self.watch.on_metrics(now, || {
-            Some(self.paths.at(index)?.metrics(self.paths.controller()))
-        });
+        self.watch.on_metrics(now, || self.paths.metrics(index));
         Ok(())
-    }
-
-    /// Packets were declared lost because of an ACK frame.
-    #[inline(never)]
-    fn on_settled_lost(&mut self, now: Instant, index: PathIndex, space: SpaceId) {
-        let mut settled = std::mem::take(&mut self.settled);
-        self.on_packets_lost(now, index, space, &settled);
-        settled.lost.clear();
-        self.settled = settled;
     }
 
     /// 1-RTT packets of a path were acknowledged: what that means for the keys, and for a path that was in trouble.
@@ -138,30 +82,32 @@ impl Connection {
         now: Instant,
         id: PathId,
         index: PathIndex,
-        ack: &ReceivedAck<'_, '_>,
+        largest: u64,
         outcome: PathAck,
     ) {
         let keys = self.handshake.one_rtt.as_ref();
         if keys.is_some_and(|keys| keys.awaits_ack() || keys.update_due()) {
-            self.on_keys_acked(now, id, ack);
+            self.on_keys_acked(now, id, largest);
         }
         if self.paths.ack_frequency().is_wanted() && self.state.is_established() {
             self.paths.update_ack_frequency();
         }
         self.paths.on_heard(now);
         if outcome.recovered {
-            self.on_recovered(now, id, index);
+            self.data.streams_mut().set_suspects(self.paths.suspects());
+            let event = PathEvent::Recovered { id };
+            self.on_path_usable(now, index, event, PathUpdateKind::Recovered);
         }
     }
 
     /// The first packets of the current keys were acknowledged, or these are used up.
     #[cold]
-    fn on_keys_acked(&mut self, now: Instant, id: PathId, ack: &ReceivedAck<'_, '_>) {
+    fn on_keys_acked(&mut self, now: Instant, id: PathId, largest: u64) {
         let (nonce_path, pto) = (self.paths.nonce_path(id), self.paths.largest_pto());
         let Some(keys) = &mut self.handshake.one_rtt else {
             return;
         };
-        keys.on_acked(nonce_path, ack.frame.largest, now, pto);
+        keys.on_acked(nonce_path, largest, now, pto);
         //= specs/rfc9001.txt#section-6.6
         //# Endpoints MUST initiate a key update before sending more protected packets than
         //# the confidentiality limit for the selected AEAD permits.
@@ -170,16 +116,6 @@ impl Connection {
             self.watch
                 .note(now, Observation::KeyUpdate { phase, by_peer });
         }
-    }
-
-    /// A packet came through on a path that was suspect.
-    #[cold]
-    fn on_recovered(&mut self, now: Instant, id: PathId, index: PathIndex) {
-        self.data.streams_mut().set_suspects(self.paths.suspects());
-        self.offer_stranded(now);
-        self.events
-            .push_back(Event::Path(PathEvent::Recovered { id }));
-        self.tell_scheduler(now, index, PathUpdateKind::Recovered);
     }
 
     /// The owner of a frame learns that it arrived on this path. Returns stream bytes that became contiguous by it.
@@ -239,21 +175,17 @@ impl Connection {
 
     /// Packets of a space that travelled on a path were declared lost: the owners of their frames repeat what still
     /// matters, and the scheduler is told.
-    pub(super) fn on_packets_lost(
-        &mut self,
-        now: Instant,
-        index: PathIndex,
-        space: SpaceId,
-        settled: &SettledPackets,
-    ) {
-        if !settled.lost.is_empty()
+    #[inline(never)]
+    pub(super) fn on_packets_lost(&mut self, now: Instant, index: PathIndex, space: SpaceId) {
+        let lost = self.paths.take_lost();
+        if !lost.is_empty()
             && self.watch.wants_losses()
             && let Some(id) = self.paths.at(index).map(|path| path.id)
         {
-            let space = NumberSpace::on_path(space, id);
-            self.watch.on_lost(now, id, space, &settled.lost);
+            self.watch
+                .on_lost(now, id, NumberSpace::on_path(space, id), &lost);
         }
-        for (_, packet) in &settled.lost {
+        for (_, packet) in &lost {
             self.totals.lost_packets += u64::from(!packet.mtu_probe);
             for frame in &packet.frames {
                 self.on_frame_lost(space, frame, index);
@@ -268,6 +200,7 @@ impl Connection {
                 ));
             }
         }
+        self.paths.reuse_lost(lost);
     }
 
     /// The owner of a frame learns that it did not arrive on this path.
@@ -316,47 +249,6 @@ impl Connection {
             | SentFrame::Datagram { .. }
             | SentFrame::PathChallenge(_) => {}
         }
-    }
-
-    /// The loss timer of the Initial or Handshake space has come.
-    pub(super) fn on_handshake_loss_timeout(&mut self, now: Instant, space_id: SpaceId) {
-        let max_ack_delay = self.paths.peer_max_ack_delay();
-        let mut settled = std::mem::take(&mut self.settled);
-        let index = self.paths.get(PathId::ZERO).map(|path| path.index);
-        if let Some(index) = index
-            && let Some(space) = self.spaces.get_mut(space_id)
-            && let Some((path, controller)) = self.paths.with_controller(index)
-        {
-            let lost = &mut settled.lost;
-            path.on_handshake_loss_timeout(now, space, space_id, max_ack_delay, controller, lost);
-            self.on_packets_lost(now, index, space_id, &settled);
-            settled.lost.clear();
-        }
-        self.settled = settled;
-    }
-
-    /// A path is abandoned: all that it had in flight goes back to the queues (RFC 10069: considered
-    /// lost).
-    pub(super) fn requeue_in_flight(&mut self, now: Instant, path: &mut Path) {
-        let mut settled = std::mem::take(&mut self.settled);
-        //= specs/rfc10069-draft.md#ack-after-abandon
-        //# When an endpoint finally deletes all state associated with the path, the packets sent
-        //# over the path and not yet acknowledged MUST be considered lost.
-        path.drain_in_flight(&mut settled.lost);
-        self.watch.on_given_up(now, path.id, &settled.lost);
-        for (_, packet) in settled.lost.drain(..) {
-            for frame in &packet.frames {
-                self.on_frame_lost(SpaceId::Data, frame, path.index);
-            }
-            self.data.on_lost(&Lost::new(
-                path.index,
-                now,
-                packet.time_sent,
-                packet.size,
-                packet.decision,
-            ));
-        }
-        self.settled = settled;
     }
 
     /// A path is in trouble: what it has in flight becomes sendable on the other paths, and stays in flight here until

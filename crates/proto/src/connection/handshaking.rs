@@ -37,7 +37,8 @@ impl Connection {
             && self.config.path_start == PathStart::Complete
         {
             self.start_multipath();
-            self.issue_early_cids();
+            self.paths
+                .issue_early_cids(&mut self.rng, &mut self.endpoint_events);
         }
         if progress.complete {
             if !self.peer_known {
@@ -84,7 +85,8 @@ impl Connection {
                 self.on_address_proven(now, PathId::ZERO);
                 self.confirm(now);
             }
-            self.issue_cids();
+            self.paths
+                .issue_cids(&mut self.rng, &mut self.endpoint_events);
             self.events
                 .push_back(Event::Path(PathEvent::Opened { id: PathId::ZERO }));
             if let Some(index) = self.paths.get(PathId::ZERO).map(|path| path.index) {
@@ -135,9 +137,8 @@ impl Connection {
         if let Some(information) = &peer.version_information {
             information.check(self.version)?;
         }
-        self.paths.ack_frequency_mut().set_peer(&peer);
         if peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
-            let seed = self.reset_key.token(&self.handshake_scid);
+            let seed = self.paths.reset_token(&self.handshake_scid);
             self.quic_bit.start(seed);
         }
         //= specs/rfc9000.txt#section-7.4.1
@@ -145,26 +146,7 @@ impl Connection {
         //# not provide new values, the default values are used.
         self.peer = peer;
         self.peer_known = true;
-        if let Some(token) = self.peer.stateless_reset_token
-            && self.paths.remote_cids_mut().set_reset_token(token)
-        {
-            self.add_reset_token(PathId::ZERO, token);
-        }
-        if let Some(preferred) = self.peer.preferred_address {
-            //= specs/rfc10069-draft.md#relation-to-other-transport-parameters
-            //# A such, the path ID for the connection ID specified in the preferred_address transport
-            //# parameter is 0.
-            self.paths.remote_cids_mut().on_new(
-                PathId::ZERO,
-                1,
-                0,
-                preferred.connection_id,
-                preferred.stateless_reset_token,
-            )?;
-        }
-        if let Some(index) = self.paths.get(PathId::ZERO).map(|path| path.index) {
-            self.paths.limit_mtu(index, self.peer.max_udp_payload());
-        }
+        self.paths.set_peer(&self.peer, &mut self.endpoint_events)?;
         self.data.set_peer_params(&self.peer);
         self.watch.note(
             now,
@@ -208,7 +190,7 @@ impl Connection {
         //# Once the handshake is confirmed, the client SHOULD select one of the two addresses
         //# provided by the server and initiate path validation (see Section 8.2).
         if !repeated {
-            self.try_preferred_address(now);
+            self.paths.try_preferred_address(now);
         }
         Ok(())
     }

@@ -2,18 +2,14 @@
 
 mod ack_loss;
 mod application;
-mod cids;
 mod close;
 mod early_data;
 mod event;
 mod handshaking;
-mod link;
-mod migration;
 mod new_token;
 mod paths;
 mod race;
 mod retry;
-mod switch;
 mod timers;
 
 use std::collections::VecDeque;
@@ -21,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_sched_core::{ConnectionFacts, ConnectionId, PathKey, Side};
+use mpquic_sched_core::{ConnectionFacts, ConnectionId, Side};
 use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
@@ -31,7 +27,6 @@ pub(crate) use timers::REST;
 
 use crate::cid::{CidGenerator, ResetKey};
 use crate::closing::State;
-use crate::congestion::ControllerContext;
 use crate::data::DataPlane;
 use crate::datagram::Datagrams;
 use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent};
@@ -40,13 +35,10 @@ use crate::handshake::{AddressProof, FirstFlight, Handshake, HandshakeSpaces};
 use crate::memory::Memory;
 use crate::observe::{Started, Watch};
 use crate::packet::{QuicBit, Version};
-use crate::path::{
-    ACK_DELAY_EXPONENT, AckFrequency, Epoch, NetworkPath, Path, Paths, SettledPackets,
-};
+use crate::path::{ACK_DELAY_EXPONENT, AckFrequency, Paths, PathsSetup};
 use crate::shards::Counted;
-use crate::space::PacketSpace;
 use crate::stream::Streams;
-use crate::token::{AddressTokens, Addresses};
+use crate::token::AddressTokens;
 use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
     ConnectError, ConnectionStats, EndpointConfig, FourTuple, PathId, ServerConfig,
@@ -72,8 +64,6 @@ pub struct Connection {
     pub(crate) config: Arc<TransportConfig>,
     pub(crate) endpoint_config: Arc<EndpointConfig>,
     pub(crate) rng: StdRng,
-    pub(crate) cid_generator: CidGenerator,
-    pub(crate) reset_key: Arc<ResetKey>,
     pub(crate) state: State,
     pub(crate) handshake: Handshake,
     /// On servers: when the handshake must be complete.
@@ -97,8 +87,6 @@ pub struct Connection {
     pub(crate) kept_tokens: Option<Box<KeptTokens>>,
     /// On servers that give out tokens.
     pub(crate) new_tokens: Option<Box<NewTokens>>,
-    /// On servers: where the client received in the connection before, by its token.
-    known_addresses: Addresses,
     /// On servers: its place among the complete connections.
     pub(crate) counted: Option<Box<Counted>>,
     pub(crate) spaces: HandshakeSpaces,
@@ -109,15 +97,7 @@ pub struct Connection {
     pub(crate) received_any: bool,
     /// RFC 9001 section 4.1.2.
     pub(crate) confirmed: bool,
-    /// The peer refused a path that was opened before: no other is until the handshake is confirmed.
-    early_path_refused: bool,
     pub(crate) quic_bit: QuicBit,
-    /// The addresses of the handshake.
-    pub(crate) handshake_tuple: FourTuple,
-    /// Servers: the client may move (RFC 9000 section 9).
-    pub(crate) allows_migration: bool,
-    /// Clients: the server's preferred address is followed (RFC 9000 section 9.6).
-    pub(crate) follows_preference: bool,
     pub(crate) handshake_done_pending: bool,
     /// When a packet was last received, or the first ack-eliciting one sent after that.
     pub(crate) idle_since: Instant,
@@ -128,18 +108,8 @@ pub struct Connection {
     pub(crate) pace_at: Option<Instant>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) endpoint_events: VecDeque<EndpointEvent>,
-    /// Reused by ACK processing, so that it allocates nothing.
-    pub(crate) settled: SettledPackets,
     pub(crate) totals: ConnectionStats,
     pub(crate) receive_rate: ReceiveRate,
-}
-
-/// The name of a network path in the memory of paths.
-pub(crate) fn memory_key(side: Side, tuple: FourTuple) -> PathKey {
-    match side {
-        Side::Client => tuple.key(),
-        Side::Server => tuple.client_network_key(),
-    }
 }
 
 impl Connection {
@@ -188,7 +158,7 @@ impl Connection {
             dcid,
             dcid,
         );
-        this.follows_preference = config.preferred_address;
+        this.paths.follow_peer_if(config.preferred_address);
         this.handshake_deadline = Some(now + config.handshake_timeout);
         // RFC 9369 section 5: a token of one version is not used with another. All that are kept are of version 1.
         if version == Version::V1 {
@@ -275,17 +245,15 @@ impl Connection {
             path.validate();
         }
         if let AddressProof::Token { addresses } = &attempt.proof {
-            this.known_addresses.clone_from(addresses);
+            this.paths.know_addresses(addresses);
         }
         this.endpoint_events
             .push_back(EndpointEvent::AddCid(attempt.dcid));
-        this.allows_migration = config.migration;
+        this.paths.follow_peer_if(config.migration);
         if let Some(preferred) = preferred {
-            let id = preferred.connection_id;
-            this.endpoint_events.push_back(EndpointEvent::AddCid(id));
+            let (id, token) = (preferred.connection_id, preferred.stateless_reset_token);
             this.paths
-                .local_cids_mut()
-                .add_preferred(id, preferred.stateless_reset_token);
+                .add_preferred_cid(id, token, &mut this.endpoint_events);
         }
         let original = parameters.original_destination_connection_id;
         let started = Started {
@@ -314,32 +282,19 @@ impl Connection {
         original_dcid: ConnectionId,
         remote_cid: ConnectionId,
     ) -> Self {
-        let mut context =
-            ControllerContext::new(config.initial_window, config.slow_start, &mut rng);
-        let controller = config.congestion.build(&mut context);
-        let ack_frequency = AckFrequency::new(
-            config.max_ack_delay,
-            config.ack_frequency_config,
-            endpoint.alarm_delay,
-        );
-        let rtt = config.initial_rtt;
-        let mut paths = Paths::new(scid, remote_cid, controller, ack_frequency, rtt);
+        let setup = PathsSetup {
+            side,
+            tuple,
+            local: scid,
+            remote: remote_cid,
+            cid_generator,
+            reset_key,
+            config: Arc::clone(&config),
+            endpoint: Arc::clone(endpoint),
+        };
+        let mut paths = Paths::new(setup, &mut rng);
         let spaces = HandshakeSpaces::new(&mut rng);
-        if let Some(index) = paths.free_slot() {
-            // RFC 9000 section 8.1: a client needs no proof of the server's address, its Initial is one.
-            let validated = side == Side::Client;
-            let space = PacketSpace::new(&mut rng);
-            let path = Path::new(
-                now,
-                PathId::ZERO,
-                index,
-                NetworkPath::new(tuple, validated),
-                space,
-                &config,
-            );
-            let epoch = Epoch::new(endpoint);
-            paths.open(now, path, memory_key(side, tuple), epoch, &config);
-        }
+        paths.begin(now, &mut rng);
         let factories = endpoint.observers.iter().chain(&config.observers);
         let observer = crate::observe::observer(side, factories);
         let facts = ConnectionFacts::new(side, tuple.remote, config.tag);
@@ -350,8 +305,6 @@ impl Connection {
             side,
             version,
             rng,
-            cid_generator,
-            reset_key,
             state: State::new(),
             handshake,
             handshake_deadline: None,
@@ -364,7 +317,6 @@ impl Connection {
             race: None,
             kept_tokens: None,
             new_tokens: None,
-            known_addresses: Addresses::new(),
             counted: None,
             spaces,
             paths,
@@ -373,11 +325,7 @@ impl Connection {
             peer_known: false,
             received_any: false,
             confirmed: false,
-            early_path_refused: false,
             quic_bit: QuicBit::default(),
-            handshake_tuple: tuple,
-            allows_migration: true,
-            follows_preference: true,
             handshake_done_pending: false,
             idle_since: now,
             eliciting_since_received: false,
@@ -385,7 +333,6 @@ impl Connection {
             pace_at: config.min_rate.map(|(_, period)| now + period),
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
-            settled: SettledPackets::default(),
             totals: ConnectionStats::default(),
             receive_rate: ReceiveRate::default(),
             endpoint_config: endpoint.clone(),

@@ -1,20 +1,32 @@
-//! The life of a path: opened by the client, accepted by the server, validated, moved, abandoned, discarded (RFC 10069,
-//! path initiation and path close; RFC 9000 sections 8.2 and 9). It builds no packets.
+//! Paths as the application sees them, and what their life means for the other parts of the connection: the scheduler,
+//! streams, batches and observers hear of a path that is opened, validated, moved, abandoned or discarded.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathIndex, PathStatus, PathUpdateKind, Side};
+use mpquic_sched_core::{
+    ConnectionFacts, Lost, MAX_PATHS, PathIndex, PathStatus, PathUpdate, PathUpdateKind, Scheduler,
+    Side,
+};
+use smallvec::SmallVec;
 
-use super::{Connection, Event, memory_key};
+use super::{Connection, Event};
 use crate::closing::CloseFrame;
 use crate::config::PathStart;
-use crate::events::EndpointEvent;
-use crate::path::{Epoch, NetworkPath, Path, PathState, RetiredPath};
-use crate::space::PacketSpace;
+use crate::path::{Path, PeerAbandons, Proof};
+use crate::space::SpaceId;
 use crate::{
-    FourTuple, Observation, PathChange, PathChangeKind, PathError, PathErrorCode, PathEvent,
-    PathId, PathStats, TransportError,
+    ConnectionError, FourTuple, Observation, PathChange, PathChangeKind, PathError, PathErrorCode,
+    PathEvent, PathId, PathStats, TransportError,
 };
+
+/// Bytes of the headers of IP and UDP.
+const fn headers(remote: IpAddr) -> u32 {
+    match remote.to_canonical() {
+        IpAddr::V4(_) => 20 + 8,
+        IpAddr::V6(_) => 40 + 8,
+    }
+}
 
 /// What the application asks.
 impl Connection {
@@ -29,7 +41,7 @@ impl Connection {
     /// that was opened before the handshake was confirmed, no other can be opened until it is.
     pub fn may_open_paths(&self) -> bool {
         let handshake = match self.config.path_start {
-            PathStart::Complete if !self.early_path_refused => self.state.is_established(),
+            PathStart::Complete if !self.paths.was_early_refused() => self.state.is_established(),
             _ => self.confirmed,
         };
         handshake && self.side.is_client()
@@ -54,27 +66,9 @@ impl Connection {
         if !self.may_open_paths() {
             return Err(PathError::HandshakeIncomplete);
         }
-        if !self.paths.is_multipath() {
-            return Err(PathError::MultipathNotNegotiated);
-        }
-        let open = self.paths.open_count();
-        if open >= self.config.max_paths as usize {
-            return Err(PathError::TooManyPaths(open));
-        }
-        if self.peer.disable_active_migration && tuple.remote == self.handshake_tuple.remote {
-            return Err(PathError::MigrationDisabled);
-        }
-        //= specs/rfc10069-draft.md#path-initiation
-        //# To open a new path, an endpoint MUST use a new connection ID associated with an unused
-        //# path ID.
-        let id = self.paths.take_unused()?;
-        let mut network = NetworkPath::opened_by_us(tuple);
-        // Never more than a challenge to an address that has not shown that it is the server's.
-        if self.config.early_path_data && tuple.remote == self.handshake_tuple.remote {
-            network = network.with_credit();
-        }
-        self.add_path(now, id, network)
-            .ok_or(PathError::TooManyPaths(open))?;
+        let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
+        let (id, index) = self.paths.open(now, tuple, rng, events)?;
+        self.on_path_added(now, index);
         Ok(id)
     }
 
@@ -190,63 +184,180 @@ impl Connection {
         let mut retired = self.paths.retired().iter();
         retired.find(|path| path.id == id)?.last
     }
-}
 
-/// Opening, validation and moves.
-impl Connection {
-    /// A packet on a path ID that was not used before decrypted: on servers, the client opens it.
-    /// `None` if there is no room for it, or this side is the client, whose peer opens no paths.
-    pub(crate) fn accept_path(
+    /// Issues new connection IDs for all paths, and asks the peer to retire those that it has. For when the
+    /// [generator](crate::ConnectionIdGenerator) makes other ones from now on. Does nothing before the connection is
+    /// established, nor for paths of which the peer has not retired those of the last time.
+    pub fn replace_connection_ids(&mut self) {
+        if self.state.is_established() {
+            let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
+            self.paths.replace_cids(rng, events);
+        }
+    }
+
+    /// A path that has carried enough for datagrams beyond the configured size to pay, if its link takes such: answer with
+    /// [`set_link_mtu`](Self::set_link_mtu). A driver that never asks leaves it at that size.
+    pub fn link_mtu_wanted(&self, now: Instant) -> Option<(PathId, FourTuple)> {
+        let mut paths = self.paths.iter();
+        let path = paths.find(|path| path.wants_link_mtu(now))?;
+        Some((path.id, path.tuple()))
+    }
+
+    /// The link by which datagrams with these addresses leave takes IP packets of `mtu` bytes; `None` if the system does not
+    /// tell. The search for the path MTU goes on up to it. Nothing happens if the path has other addresses by now, or
+    /// [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) was set.
+    pub fn set_link_mtu(
         &mut self,
         now: Instant,
         id: PathId,
-        tuple: FourTuple,
-    ) -> Option<&mut Path> {
-        if self.side == Side::Client || !self.paths.is_multipath() || !self.state.is_established() {
-            return None;
+        network_path: &FourTuple,
+        mtu: Option<u32>,
+    ) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        if path.tuple() == *network_path {
+            let payload = mtu
+                .unwrap_or(0)
+                .saturating_sub(headers(network_path.remote.ip()));
+            path.set_link_mtu(now, u16::try_from(payload).unwrap_or(u16::MAX));
         }
-        let mut network = NetworkPath::new(tuple, false);
-        //= specs/rfc10069-draft.md#address-validation-token
-        //# To avoid issues when clients make the "wrong" choice, a server SHOULD issue tokens that
-        //# are capable of validating any of the previously validated addresses.
-        // RFC 9000 section 8.1 lets a server send without limit to whom a token validates. Nobody has answered from there
-        // yet, though: an initial window may go ahead of the validation, and no more; once for each address, or a client
-        // that opens path after path would send it there again and again.
-        let remote = tuple.remote.ip().to_canonical();
-        let known = self.known_addresses.iter().position(|ip| *ip == remote);
-        if known.is_some() {
-            let mtu = self.config.initial_mtu;
-            network = network.known_by_token(self.config.initial_window.bytes(mtu));
-        }
-        let index = self.add_path(now, id, network)?;
-        if let Some(known) = known {
-            self.known_addresses.swap_remove(known);
-        }
-        self.paths.at_mut(index)
+    }
+}
+
+/// Moves to another address of ours.
+impl Connection {
+    /// Goes on with a path from another address of ours, as when the network changed: RFC 9000 section 9.2. The path ID,
+    /// its packet numbers and all streams stay what they are. Only clients can, after the handshake is confirmed. What
+    /// was measured of the path is forgotten, unless only the port is another one.
+    ///
+    /// [`PathEvent::Moved`] follows when the path is validated from there. If it cannot be, the path goes back to the
+    /// address that it had. With multipath, opening a path and closing the other one is smoother.
+    ///
+    /// # Errors
+    ///
+    /// If the connection or the path is not open; before the handshake is confirmed; on servers; if the peer forbids
+    /// it ([`PathError::MigrationDisabled`]); or if it has issued no connection ID for another address.
+    pub fn migrate_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        local: SocketAddr,
+    ) -> Result<(), PathError> {
+        self.move_path(now, id, local, true)
     }
 
-    /// Takes a slot for a path and starts to validate its addresses.
-    fn add_path(&mut self, now: Instant, id: PathId, network: NetworkPath) -> Option<PathIndex> {
-        let interval = self.paths.challenge_interval();
-        let index = self.paths.free_slot()?;
-        let space = PacketSpace::new(&mut self.rng);
-        self.data.on_new_path(index);
-        let path = Path::new(now, id, index, network, space, &self.config);
-        let key = memory_key(self.side, path.tuple());
-        let epoch = Epoch::new(&self.endpoint_config);
-        self.paths.open(now, path, key, epoch, &self.config);
-        self.paths.limit_mtu(index, self.peer.max_udp_payload());
-        //= specs/rfc10069-draft.md#path-initiation
-        //# A client that wants to use a new path MUST validate the peer's address as described in
-        //# {{Section 8.2 of QUIC-TRANSPORT}}, unless it has previously validated the 4-tuple used
-        //# for that path.
-        if let Some(path) = self.paths.at_mut(index) {
-            path.start_challenge(now, interval);
+    /// Goes on with a path from another address of ours, since the one that it has is gone: its socket is closed, or its
+    /// interface is. As [`migrate_path`](Self::migrate_path), but for two things. There is no way back. And if the peer has
+    /// issued no connection ID for another address, and no other path is validated, the one in use goes on: RFC 9000 section
+    /// 9.5 forbids that for the sake of privacy, and without it the connection would wait for connection IDs that nobody can
+    /// send to an address that is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`migrate_path`](Self::migrate_path). With [`PathError::NoCidAvailable`], another path is validated:
+    /// [close](Self::close_path) this one. With another error, the connection cannot go on from `local`, now or later.
+    pub fn replace_local(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        local: SocketAddr,
+    ) -> Result<(), PathError> {
+        self.move_path(now, id, local, false)
+    }
+
+    /// Takes another address of ours into use for a path. `returns`: it goes back to the one that it has if it cannot be
+    /// reached at the new one.
+    fn move_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        local: SocketAddr,
+        returns: bool,
+    ) -> Result<(), PathError> {
+        if self.is_closed() {
+            return Err(PathError::Closed);
         }
-        self.tell_scheduler(now, index, PathUpdateKind::Opened);
-        self.activate_cid(id);
-        self.issue_cids();
-        Some(index)
+        if self.side == Side::Server {
+            return Err(PathError::ServerSide);
+        }
+        //= specs/rfc9000.txt#section-9
+        //# An endpoint MUST NOT initiate connection migration before the handshake is confirmed, as
+        //# defined in Section 4.1.2 of [QUIC-TLS].
+        if !self.confirmed {
+            return Err(PathError::HandshakeIncomplete);
+        }
+        let events = &mut self.endpoint_events;
+        if let Some(index) = self.paths.move_to(now, id, local, returns, events)? {
+            self.data.on_path_moved(index);
+        }
+        Ok(())
+    }
+
+    /// No socket can send from the address that a path uses, and none can take its place for now: nothing leaves or comes on
+    /// the path. [`PathEvent::Stranded`] says so, once. A driver calls it again with `false` when there is a socket with just
+    /// that address once more.
+    pub fn set_stranded(&mut self, id: PathId, stranded: bool) {
+        let Some(path) = self.paths.get_mut(id) else {
+            return;
+        };
+        if path.set_stranded(stranded) && stranded && !self.is_closed() {
+            let event = PathEvent::Stranded { id };
+            self.events.push_back(Event::Path(event));
+        }
+    }
+
+    /// No socket can send from the address of the last path, nor will one: the connection is over, and `reason` is why it
+    /// cannot go on from another address. The peer cannot be told. A connection that is closed already is over, too: nobody can
+    /// be told again. One that begins on several addresses goes on with the others.
+    pub fn lose_address(&mut self, now: Instant, network_path: FourTuple, reason: PathError) {
+        if self.race.is_some() && self.state.is_handshaking() {
+            return self.handle_send_error(now, network_path, "its socket is closed");
+        }
+        let local = network_path.local;
+        let lost = ConnectionError::LocalAddressLost { local, reason };
+        self.end(now, Some(lost).filter(|_| self.state.is_alive()));
+    }
+}
+
+/// The scheduler.
+impl Connection {
+    /// What a factory of schedulers is told of this connection.
+    pub fn facts(&self) -> ConnectionFacts {
+        ConnectionFacts::new(
+            self.side,
+            self.paths.handshake_tuple().remote,
+            self.config.tag,
+        )
+    }
+
+    /// Schedules by this one from now on. It is told of the open paths and of the streams that are not delivered as if they had just come: `Opened`,
+    /// `Validated`, `Status` and `Suspect` of paths; `Opened`, `Hint`, `Written` (all that was written so far) and `Finished` of streams.
+    /// What was sent before stays as it is: nothing is lost or sent twice for it. Acknowledgements of it reach the new scheduler, with
+    /// numbers of decisions that it did not make.
+    ///
+    /// What the old one has learned goes with it, but for what it leaves in a memory. Does nothing once the connection is over.
+    pub fn set_scheduler(&mut self, now: Instant, scheduler: Box<dyn Scheduler>) {
+        if self.is_closed() {
+            return;
+        }
+        self.data.replace_scheduler(now, scheduler);
+        let paths = self.paths.iter().map(|path| {
+            let status = path.status().effective();
+            (path.index, path.is_validated(), status, path.is_suspect())
+        });
+        let paths: SmallVec<[_; MAX_PATHS]> = paths.collect();
+        for (index, validated, status, suspect) in paths {
+            self.tell_scheduler(now, index, PathUpdateKind::Opened);
+            if validated {
+                self.tell_scheduler(now, index, PathUpdateKind::Validated);
+            }
+            self.tell_scheduler(now, index, PathUpdateKind::Status(status));
+            if suspect {
+                self.tell_scheduler(now, index, PathUpdateKind::Suspect);
+            }
+        }
+        self.data.tell_of_streams();
     }
 
     pub(crate) fn tell_scheduler(&mut self, now: Instant, index: PathIndex, kind: PathUpdateKind) {
@@ -254,7 +365,7 @@ impl Connection {
             return;
         };
         let (id, tuple) = (path.id, path.tuple());
-        let event = mpquic_sched_core::PathUpdate::new(index, id, now, kind).with_key(tuple.key());
+        let event = PathUpdate::new(index, id, now, kind).with_key(tuple.key());
         self.data.on_path(&event);
         if kind == PathUpdateKind::Suspect && self.watch.wants_losses() {
             let trouble = path.trouble(now, self.paths.has_other_usable(index));
@@ -264,9 +375,82 @@ impl Connection {
     }
 }
 
-/// Status and the end.
+/// What paths go through.
 impl Connection {
-    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came, perhaps for a path that is not in use yet.
+    /// A path takes up its slot; its addresses are being validated.
+    pub(crate) fn on_path_added(&mut self, now: Instant, index: PathIndex) {
+        self.data.on_new_path(index);
+        self.tell_scheduler(now, index, PathUpdateKind::Opened);
+    }
+
+    /// A path can carry data that could not before: what had nowhere to go until now is offered.
+    pub(super) fn on_path_usable(
+        &mut self,
+        now: Instant,
+        index: PathIndex,
+        event: PathEvent,
+        kind: PathUpdateKind,
+    ) {
+        self.offer_stranded(now);
+        self.events.push_back(Event::Path(event));
+        self.tell_scheduler(now, index, kind);
+    }
+
+    /// A PATH_RESPONSE came on this path.
+    pub(crate) fn on_path_response(&mut self, now: Instant, id: PathId, token: u64) {
+        let events = &mut self.endpoint_events;
+        let Some((index, proof)) = self.paths.on_path_response(now, id, token, events) else {
+            return;
+        };
+        if proof != Proof::Nothing {
+            self.on_address_proven(now, id);
+        }
+        match proof {
+            Proof::Nothing => {}
+            Proof::Opened => {
+                let event = PathEvent::Opened { id };
+                self.on_path_usable(now, index, event, PathUpdateKind::Validated);
+            }
+            Proof::Moved => {
+                self.offer_stranded(now);
+                self.announce_move(now, index);
+                self.paths.give_up_elsewhere(index);
+                self.on_packets_lost(now, index, SpaceId::Data);
+            }
+            Proof::Tried => self.on_path_switched(now, index),
+        }
+    }
+
+    /// A path has taken other addresses into use.
+    #[cold]
+    pub(crate) fn on_path_switched(&mut self, now: Instant, index: PathIndex) {
+        self.data.on_path_moved(index);
+        self.announce_move(now, index);
+    }
+
+    /// The addresses of a path that was open before are new, and proven if they need to be.
+    fn announce_move(&mut self, now: Instant, index: PathIndex) {
+        let Some((id, key)) = self.paths.settle_move(now, index) else {
+            return;
+        };
+        if self.data.path_key(index) != Some(key) {
+            self.tell_scheduler(now, index, PathUpdateKind::Moved);
+        }
+        self.events.push_back(Event::Path(PathEvent::Moved { id }));
+    }
+
+    /// Tells the application, on clients, that a path can be opened now; once per path.
+    pub(crate) fn announce_available(&mut self) {
+        if !self.may_open_paths() {
+            return;
+        }
+        if let Some(next) = self.paths.take_available() {
+            self.events
+                .push_back(Event::Path(PathEvent::Available { next }));
+        }
+    }
+
+    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came.
     pub(crate) fn on_path_status(
         &mut self,
         now: Instant,
@@ -274,24 +458,11 @@ impl Connection {
         status: PathStatus,
         seq: u64,
     ) -> Result<(), TransportError> {
-        let (id, index, effective) = match self.paths.of_frame(Some(id))? {
-            PathState::Abandoned(_) => return Ok(()),
-            PathState::NeverOpened(id) => {
-                if let Some(early) = self.paths.early_status(id) {
-                    early.on_remote(status, seq);
-                }
-                return Ok(());
-            }
-            PathState::Open(path) => {
-                if !path.status_mut().on_remote(status, seq) {
-                    return Ok(());
-                }
-                (path.id, path.index, path.status().effective())
-            }
-        };
-        self.events
-            .push_back(Event::Path(PathEvent::RemoteStatus { id, status }));
-        self.tell_scheduler(now, index, PathUpdateKind::Status(effective));
+        if let Some((id, index, effective)) = self.paths.on_status(id, status, seq)? {
+            let event = PathEvent::RemoteStatus { id, status };
+            self.events.push_back(Event::Path(event));
+            self.tell_scheduler(now, index, PathUpdateKind::Status(effective));
+        }
         Ok(())
     }
 
@@ -302,36 +473,29 @@ impl Connection {
         id: u64,
         error_code: PathErrorCode,
     ) -> Result<(), TransportError> {
-        let until = now + 3 * self.paths.largest_pto();
-        let (id, open) = match self.paths.of_frame(Some(id))? {
-            PathState::Abandoned(None) => return Ok(()),
-            PathState::Abandoned(Some(retired)) => {
-                retired.on_peer_abandoned(until);
-                return Ok(());
+        match self.paths.on_peer_abandons(now, id, self.confirmed)? {
+            PeerAbandons::Nothing => {}
+            PeerAbandons::LastPath(id) => {
+                // The path stays for as long as CONNECTION_CLOSE has to travel on it.
+                self.events.push_back(Event::Path(PathEvent::Abandoned {
+                    id,
+                    error_code,
+                    by_peer: true,
+                }));
+                //= specs/rfc10069-draft.md#path-close
+                //# If a PATH_ABANDON frame is received for the only open path of a QUIC connection,
+                //# the receiving peer SHOULD send a CONNECTION_CLOSE frame and enter the closing
+                //# state.
+                let close = CloseFrame::Transport(TransportError::new(
+                    mpquic_sched_core::TransportErrorCode::NO_ERROR,
+                    "the last path was abandoned",
+                ));
+                self.start_closing(now, close, true);
             }
-            PathState::NeverOpened(id) => (id, false),
-            PathState::Open(path) => (path.id, true),
-        };
-        if open && self.paths.open_count() == 1 {
-            // The path stays for as long as CONNECTION_CLOSE has to travel on it.
-            self.events.push_back(Event::Path(PathEvent::Abandoned {
-                id,
-                error_code,
-                by_peer: true,
-            }));
-            //= specs/rfc10069-draft.md#path-close
-            //# If a PATH_ABANDON frame is received for the only open path of a QUIC connection, the
-            //# receiving peer SHOULD send a CONNECTION_CLOSE frame and enter the closing state.
-            let close = CloseFrame::Transport(TransportError::new(
-                mpquic_sched_core::TransportErrorCode::NO_ERROR,
-                "the last path was abandoned",
-            ));
-            self.start_closing(now, close, true);
-            return Ok(());
+            PeerAbandons::Path(id) => {
+                self.abandon_path(now, id, error_code, true);
+            }
         }
-        // Not every peer may like paths that begin so soon.
-        self.early_path_refused |= !self.confirmed;
-        self.abandon_path(now, id, error_code, true);
         Ok(())
     }
 
@@ -343,83 +507,48 @@ impl Connection {
         error_code: PathErrorCode,
         by_peer: bool,
     ) {
-        let pto = self.paths.largest_pto();
-        //= specs/rfc10069-draft.md#path-close
-        //# Endpoints that send a PATH_ABANDON frame MUST treat all connection IDs received from the
-        //# peer for the path ID indicated in the PATH_ABANDON as immediately retired, and
-        //# subsequently cannot send any packet on that path anymore.
-        if let Some(token) = self.paths.remote_cids_mut().abandon(id) {
-            self.forget_reset_token(id, token);
+        let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
+        let abandoned = self
+            .paths
+            .abandon(now, id, error_code, by_peer, rng, events);
+        if let Some((index, tuple)) = abandoned.last {
+            let given_up = self.paths.take_lost();
+            self.watch.on_given_up(now, id, &given_up);
+            for (_, packet) in &given_up {
+                for frame in &packet.frames {
+                    self.on_frame_lost(SpaceId::Data, frame, index);
+                }
+                let (sent, size) = (packet.time_sent, packet.size);
+                self.data
+                    .on_lost(&Lost::new(index, now, sent, size, packet.decision));
+            }
+            self.paths.reuse_lost(given_up);
+            let update = PathUpdate::new(index, id, now, PathUpdateKind::Abandoned);
+            self.data.on_path_ended(&update.with_key(tuple.key()));
         }
-        self.paths.local_cids_mut().stop_issuing(id);
-        let (space, last) = match self.paths.take(id) {
-            Some(mut path) => {
-                let last = (path.tuple(), path.stats(self.paths.controller()));
-                let kind = PathUpdateKind::Abandoned;
-                let event = mpquic_sched_core::PathUpdate::new(path.index, id, now, kind)
-                    .with_key(path.tuple().key());
-                self.requeue_in_flight(now, &mut path);
-                self.paths.on_slot_left(path.index);
-                self.data.on_path_ended(&event);
-                (path.into_space(), Some(last))
-            }
-            None => {
-                self.paths.abandon_unused(id);
-                (PacketSpace::new(&mut self.rng), None)
-            }
-        };
-        //= specs/rfc10069-draft.md#path-close
-        //# Therefore, knowledge of the connection IDs issued to the peer and of the state of the
-        //# number space associated to the path SHOULD be retained for 3 PTO after the PATH_ABANDON
-        //# frame has been received.
-        let discard_at = by_peer.then(|| now + 3 * pto);
-        //= specs/rfc10069-draft.md#path-close
-        //# An endpoint that wants to abandon a path MUST explicitly close the path by sending a
-        //# PATH_ABANDON frame (see {{path-abandon-frame}}).
-        //= specs/rfc10069-draft.md#path-close
-        //# When an endpoint receives a PATH_ABANDON frame, it MUST send a corresponding
-        //# PATH_ABANDON frame, if it has not already done so, and respectively treat all connection
-        //# IDs received from the peer for that path as immediately retired.
-        let retired = RetiredPath::new(id, space, discard_at, last);
-        let dropped = self.paths.retire(retired, error_code);
-        let tuple = last.map(|(tuple, _)| tuple);
+        let tuple = abandoned.last.map(|(_, tuple)| tuple);
         let kind = PathChangeKind::Abandoned {
             error_code,
             by_peer,
         };
         self.watch
             .note(now, Observation::Path(PathChange { id, tuple, kind }));
-        if let Some(dropped) = dropped {
-            self.discard_path(now, dropped.id);
+        if let Some(id) = abandoned.discarded {
+            self.on_path_discarded(now, id);
         }
         self.events.push_back(Event::Path(PathEvent::Abandoned {
             id,
             error_code,
             by_peer,
         }));
-        self.raise_path_limit();
     }
 
-    /// Allows the peer as many new path IDs as the abandoned ones make room for.
-    fn raise_path_limit(&mut self) {
-        let max = self.paths.limit(self.config.max_paths);
-        if let Some(limits) = self.paths.limits_mut() {
-            limits.raise_local(max);
-        }
-        self.issue_cids();
-    }
-
-    /// Forgets what was kept of an abandoned path.
-    pub(super) fn discard_path(&mut self, now: Instant, id: PathId) {
-        for cid in self.paths.local_cids_mut().drop_path(id) {
-            self.endpoint_events
-                .push_back(EndpointEvent::RetireCid(cid));
-        }
+    /// Nothing is kept of an abandoned path any more.
+    pub(super) fn on_path_discarded(&mut self, now: Instant, id: PathId) {
         self.events
             .push_back(Event::Path(PathEvent::Discarded { id }));
         let (tuple, kind) = (None, PathChangeKind::Discarded);
         self.watch
             .note(now, Observation::Path(PathChange { id, tuple, kind }));
-        self.raise_path_limit();
     }
 }

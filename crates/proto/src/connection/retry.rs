@@ -63,7 +63,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-17.2.5.1
         //# The client MUST use the value from the Source Connection ID field of the Retry packet in
         //# the Destination Connection ID field of subsequent packets that it sends.
-        self.paths.remote_cids_mut().replace_initial(source);
+        self.paths.replace_remote_cid(source);
         self.handshake.initial = Some(initial_keys(self.version, &source, self.side));
         self.retry = Some(Retry { source });
         //= specs/rfc9000.txt#section-8.1.2

@@ -9,10 +9,10 @@ use super::Connection;
 use crate::closing::CloseFrame;
 use crate::config::MIN_KEEP_ALIVE;
 use crate::frame::SentFrame;
-use crate::path::{ALL, Expected, PROBES_PER_PTO, SettledPackets, TimerFacts};
+use crate::path::{ALL, ChallengeOutcome, Expected, PROBES_PER_PTO, TimerFacts};
 use crate::recovery::{RttEstimator, earlier, later};
 use crate::space::{SpaceId, pto_duration};
-use crate::{ConnectionError, PathId};
+use crate::{ConnectionError, PathErrorCode, PathId};
 
 /// The longest idle timeout that three PTOs ask for in place of a shorter one that was negotiated.
 const MAX_IDLE_OF_PTO: Duration = Duration::from_secs(30);
@@ -39,8 +39,11 @@ impl Connection {
             let pto = || self.paths.smallest_pto();
             next = earlier(next, self.data.next_timeout(waits, pto));
         }
-        if self.pace_at.is_some() || !self.paths.retired().is_empty() {
-            next = earlier(next, self.seldom_timeout());
+        if self.pace_at.is_some() {
+            next = earlier(next, self.pace_at);
+        }
+        if !self.paths.retired().is_empty() {
+            next = earlier(next, self.paths.retired_timeout());
         }
         // After the others: what they say spares a path to work out timers that come later.
         for path in self.paths.iter() {
@@ -67,15 +70,6 @@ impl Connection {
         next = earlier(next, self.handshake.early_data.timer());
         let losses = self.spaces.iter().filter_map(|space| space.loss_time);
         earlier(next, losses.min())
-    }
-
-    /// The next of the timers that few connections have: of paths that are gone, and of the rate that a peer must keep.
-    #[cold]
-    #[inline(never)]
-    fn seldom_timeout(&self) -> Option<Instant> {
-        let retired = self.paths.retired().iter();
-        let times = retired.map(|one| earlier(one.discard_at(), one.space.acks.timer()));
-        times.fold(self.pace_at, earlier)
     }
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come. An early call does nothing.
@@ -132,7 +126,9 @@ impl Connection {
             retired.on_timeout(now);
         }
         while let Some(id) = self.paths.discard_due(now) {
-            self.discard_path(now, id);
+            self.paths
+                .discard(id, &mut self.rng, &mut self.endpoint_events);
+            self.on_path_discarded(now, id);
         }
     }
 
@@ -149,13 +145,10 @@ impl Connection {
         }
         self.rest_at = None;
         self.data.shrink();
-        self.settled = SettledPackets::default();
         self.events.shrink_to_fit();
         self.endpoint_events.shrink_to_fit();
         self.handshake.shrink();
-        for path in self.paths.iter_mut() {
-            path.shrink();
-        }
+        self.paths.shrink();
     }
 
     /// A period is over in which the peer had to take so many bytes of what waited for it.
@@ -202,23 +195,16 @@ impl Connection {
     }
 
     fn on_path_timeout(&mut self, now: Instant, due: Option<Instant>, id: PathId) {
-        let Some(index) = self.paths.get(id).map(|path| path.index) else {
+        let facts = self.timer_facts(false);
+        let Some((index, outcome)) = self.paths.on_timeout(now, due, id, facts) else {
             return;
         };
-        let facts = self.timer_facts(self.paths.has_other_usable(index));
-        let Some((path, controller)) = self.paths.with_controller(index) else {
-            return;
-        };
-        let mut settled = std::mem::take(&mut self.settled);
-        let outcome = path.on_timeout(now, due, facts, controller, &mut settled.lost);
-        self.on_packets_lost(now, index, SpaceId::Data, &settled);
-        let changed = !settled.lost.is_empty() || outcome.suspect || outcome.offer;
-        settled.lost.clear();
-        self.settled = settled;
+        let changed = self.paths.any_lost() || outcome.suspect || outcome.offer;
+        if self.paths.any_lost() {
+            self.on_packets_lost(now, index, SpaceId::Data);
+        }
         if changed {
-            self.watch.on_metrics(now, || {
-                Some(self.paths.at(index)?.metrics(self.paths.controller()))
-            });
+            self.watch.on_metrics(now, || self.paths.metrics(index));
         }
         let mut asks = outcome.kept_alive;
         if outcome.receive_idle
@@ -250,14 +236,45 @@ impl Connection {
                 self.repeat_control(SpaceId::Data, frame);
             }
         }
-        self.on_challenge_timeout(now, id);
+        if self.paths.suspect_early_data(now, index) {
+            // Data that was sent ahead of the validation may have gone where nobody is: others carry it, too.
+            self.on_suspect(now, id, index);
+            if self.paths.fail_over(index) {
+                self.offer_in_flight(index, ALL);
+            }
+        }
+        let events = &mut self.endpoint_events;
+        match self.paths.on_challenge_timeout(now, index, events) {
+            ChallengeOutcome::Waiting => {}
+            ChallengeOutcome::WentBack => self.data.on_path_moved(index),
+            //= specs/rfc9000.txt#section-9.3.2
+            //# If an endpoint has no state about the last validated peer address, it MUST close the
+            //# connection silently by discarding all connection state.
+            ChallengeOutcome::Failed if self.paths.open_count() == 1 => {
+                self.end(now, Some(ConnectionError::NoValidatedPath));
+            }
+            //= specs/rfc10069-draft.md#path-initiation
+            //# If validation fails, the client MUST NOT use the path and can remove any status
+            //# associated to the path initiation attempt.
+            //= specs/rfc10069-draft.md#path-initiation
+            //# As the used path ID is consumed either way, the endpoint MUST explicitly close the
+            //# path, as specified in {{path-close}}.
+            ChallengeOutcome::Failed => {
+                self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
+            }
+        }
     }
 
     fn on_handshake_timeouts(&mut self, now: Instant) {
         for space_id in [SpaceId::Initial, SpaceId::Handshake] {
             let loss_time = self.spaces.get(space_id).and_then(|space| space.loss_time);
             if loss_time.is_some_and(|at| at <= now) {
-                self.on_handshake_loss_timeout(now, space_id);
+                let space = self.spaces.get_mut(space_id);
+                let lost_on = space
+                    .and_then(|space| self.paths.on_handshake_loss_timeout(now, space, space_id));
+                if let Some(index) = lost_on {
+                    self.on_packets_lost(now, index, space_id);
+                }
             }
         }
         if self.handshake_pto_deadline().is_some_and(|at| at <= now) {

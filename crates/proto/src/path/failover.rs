@@ -332,6 +332,14 @@ impl Paths {
         }
     }
 
+    /// Whether a path falls suspect because data was sent on it ahead of its validation, and the challenge stays
+    /// unanswered.
+    pub(crate) fn suspect_early_data(&mut self, now: Instant, index: PathIndex) -> bool {
+        let max_ack_delay = self.peer_max_ack_delay();
+        let path = self.at_mut(index);
+        path.is_some_and(|path| path.suspect_early_data(now, max_ack_delay))
+    }
+
     /// A probe timeout of a suspect path: a scheduler may have gone on to send on it. Returns how many of its packets are
     /// offered.
     pub(crate) fn on_suspect_pto(&mut self, now: Instant, index: PathIndex) -> usize {

@@ -2,11 +2,15 @@
 //! (RFC 10069); congestion windows live in the connection's controller.
 
 mod ack_frequency;
+mod acks;
 mod addresses;
+mod cids;
 mod due;
 mod failover;
 mod frames;
+mod life;
 mod limit;
+mod moves;
 mod network;
 mod overall;
 mod pending_abandons;
@@ -25,17 +29,19 @@ use mpquic_sched_core::{EcnCodepoint, PathIndex, PathKey, PathStatus};
 use rand::rngs::StdRng;
 
 pub(crate) use ack_frequency::AckFrequency;
+pub(crate) use acks::{PathAck, ReceivedAck, SettledPackets};
 pub(crate) use addresses::{Addresses, Proof, Unanswered};
 pub(crate) use due::{Due, DueFacts};
 pub(crate) use failover::ALL;
 pub(crate) use frames::ACK_DELAY_EXPONENT;
+pub(crate) use life::PeerAbandons;
 pub(crate) use limit::PathLimits;
+pub(crate) use moves::ChallengeOutcome;
 pub(crate) use network::NetworkPath;
 pub(crate) use pending_abandons::PendingAbandons;
 pub(crate) use receive_idle::Expected;
-pub(crate) use recovery::{PathAck, ReceivedAck, SettledPackets};
-pub(crate) use remembered::Epoch;
-pub(crate) use set::{PathState, Paths, RetiredPath};
+pub(crate) use remembered::{Epoch, memory_key};
+pub(crate) use set::{PathState, Paths, PathsSetup, RetiredPath};
 pub(crate) use status::StatusState;
 pub(crate) use timers::TimerFacts;
 pub(crate) use view::PathFacts;

@@ -23,7 +23,7 @@ impl Paths {
     pub(crate) fn largest_pto(&self) -> Duration {
         let delay = self.peer_max_ack_delay();
         let ptos = self.iter().map(|path| path.pto(delay));
-        ptos.max().unwrap_or(3 * self.initial_rtt)
+        ptos.max().unwrap_or(3 * self.config.initial_rtt)
     }
 
     /// The smallest probe timeout of the validated paths.
@@ -31,7 +31,7 @@ impl Paths {
         let delay = self.peer_max_ack_delay();
         let validated = self.iter().filter(|path| path.is_validated());
         let ptos = validated.map(|path| path.pto(delay));
-        ptos.min().unwrap_or(3 * self.initial_rtt)
+        ptos.min().unwrap_or(3 * self.config.initial_rtt)
     }
 
     //= specs/rfc9000.txt#section-9.4
@@ -86,7 +86,7 @@ impl Paths {
     #[inline(never)]
     fn worth_buffering_for_several(&self) -> u64 {
         let longest = self.iter().map(|path| path.rtt().smoothed()).max();
-        let longest = longest.unwrap_or(self.initial_rtt).as_micros() as u64;
+        let longest = longest.unwrap_or(self.config.initial_rtt).as_micros() as u64;
         let usable = self.iter().map(|path| {
             let rtt = path.rtt().smoothed().as_micros() as u64;
             let window = self.controller.window(path.index);
@@ -160,6 +160,11 @@ impl Paths {
                 path.on_app_limited();
             }
         }
+    }
+
+    /// What an observer is told of a path.
+    pub(crate) fn metrics(&self, index: PathIndex) -> Option<crate::PathMetrics> {
+        Some(self.at(index)?.metrics(self.controller()))
     }
 
     /// All data of a packet that was sent on one path is on another one now, too.

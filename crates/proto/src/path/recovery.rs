@@ -3,83 +3,19 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathIndex, Side};
+use mpquic_sched_core::PathIndex;
 
 use super::PathCounters;
+use super::acks::{PathAck, ReceivedAck, SettledPackets};
 use super::failover::Suspect;
 use super::remembered::Remembered;
 use crate::congestion::{
     self, AckSummary, AckedPacket, CongestionEvent, Controller, LostPacket, SpuriousLoss,
 };
-use crate::frame::AckFrame;
 use crate::mtu::MtuDiscovery;
 use crate::recovery::{Acknowledged, DeliveryRate, EcnValidator, Pacer, RttEstimator};
 use crate::space::{AckOutcome, LossOutcome, PacketSpace, SentPacket, SpaceId};
 use crate::{TransportConfig, TransportError};
-
-/// Packets that an ACK frame or the passing of time has settled. Kept for their allocations.
-#[derive(Default)]
-pub(crate) struct SettledPackets {
-    pub(crate) acked: Vec<(u64, SentPacket)>,
-    pub(crate) lost: Vec<(u64, SentPacket)>,
-}
-
-/// An ACK frame, and what the connection knows of it.
-pub(crate) struct ReceivedAck<'a, 'b> {
-    pub(crate) frame: &'a AckFrame<'b>,
-    /// The packet number space whose packets it acknowledges.
-    pub(crate) space: SpaceId,
-    /// The ACK Delay to take off the RTT sample (RFC 9002 section 5.3).
-    pub(crate) delay: Duration,
-    /// The peer's max_ack_delay.
-    pub(crate) max_ack_delay: Duration,
-    /// Whether it resets the probe timeout's back-off (RFC 9002 section 6.2.1).
-    pub(crate) resets_backoff: bool,
-}
-
-impl<'a, 'b> ReceivedAck<'a, 'b> {
-    /// A frame that came in a packet of this space. `exponent`: of the unit of its ACK Delay field.
-    pub(crate) fn new(
-        frame: &'a AckFrame<'b>,
-        space: SpaceId,
-        side: Side,
-        exponent: u8,
-        max_ack_delay: Duration,
-        confirmed: bool,
-    ) -> Self {
-        // RFC 9002 section 5.3: the delay of Initial and Handshake acknowledgements is ignored.
-        let mut delay = Duration::ZERO;
-        if space == SpaceId::Data {
-            let micros = frame.delay.checked_shl(exponent.into());
-            delay = Duration::from_micros(micros.unwrap_or(u64::MAX).min(1 << 40));
-            //= specs/rfc9002.txt#section-5.3
-            //# * MUST use the lesser of the acknowledgment delay and the peer's max_ack_delay after the
-            //# handshake is confirmed; and
-            if confirmed {
-                delay = delay.min(max_ack_delay);
-            }
-        }
-        Self {
-            frame,
-            space,
-            delay,
-            max_ack_delay,
-            // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
-            resets_backoff: space != SpaceId::Initial || side == Side::Server,
-        }
-    }
-}
-
-/// What an ACK frame that acknowledged something new told of the path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PathAck {
-    /// The RTT sample that it gave.
-    pub(crate) rtt_sample: Option<Duration>,
-    /// The path was suspect and is not any more.
-    pub(crate) recovered: bool,
-    /// A packet was acknowledged that the scheduler had decided on.
-    pub(crate) scheduled: bool,
-}
 
 /// The recovery state of one path. On path 0 it serves the Initial and the Handshake space too: all three share one
 /// RTT estimate and one congestion window (RFC 9002 section 5, RFC 9000 section 9.4).

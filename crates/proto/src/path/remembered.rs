@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathIndex, PathKey, PathMemory, SavedPath};
+use mpquic_sched_core::{PathIndex, PathKey, PathMemory, SavedPath, Side};
 
 use crate::congestion::{AckSummary, CarefulResume, Controller, InitialWindow, ResumeState};
 use crate::recovery::RttEstimator;
-use crate::{EndpointConfig, TransportConfig};
+use crate::{EndpointConfig, FourTuple, TransportConfig};
 
 /// Rounds after which the largest delivery rate is forgotten, at least and twice that at most: paths change.
 const RATE_ROUNDS: u32 = 10;
@@ -43,6 +43,14 @@ impl Epoch {
             let earlier = then.saturating_duration_since(now);
             since_epoch.saturating_add(later).saturating_sub(earlier)
         })
+    }
+}
+
+/// The name of a network path in the memory of paths.
+pub(crate) fn memory_key(side: Side, tuple: FourTuple) -> PathKey {
+    match side {
+        Side::Client => tuple.key(),
+        Side::Server => tuple.client_network_key(),
     }
 }
 

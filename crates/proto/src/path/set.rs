@@ -1,16 +1,23 @@
 //! All paths of a connection: slots of open ones, abandoned ones on their way out, the memory of which path IDs were ever
 //! used, and what the paths share: connection IDs, limits, the congestion controller.
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{ConnectionId, MAX_PATHS, PathIndex, PathKey};
+use mpquic_sched_core::{ConnectionId, MAX_PATHS, PathIndex, Side};
+use rand::rngs::StdRng;
+use smallvec::SmallVec;
 
-use super::{AckFrequency, Epoch, Path, PathLimits, PendingAbandons, StatusState};
-use crate::cid::{LocalCids, RemoteCids};
-use crate::congestion::{Controller, NewPath};
+use super::{AckFrequency, Path, PathLimits, PendingAbandons, SettledPackets, StatusState};
+use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
+use crate::congestion::{Controller, ControllerContext};
 use crate::number_set::NumberSet;
 use crate::space::PacketSpace;
-use crate::{FourTuple, PathError, PathErrorCode, PathId, PathStats, TransportConfig, limits};
+use crate::transport_parameters::{PreferredAddress, TransportParameters};
+use crate::{
+    EndpointConfig, FourTuple, PathError, PathErrorCode, PathId, PathStats, TransportConfig, limits,
+};
 
 /// What a path ID in a frame or packet means. Every handler answers all three; an ID above the limit that we
 /// announced never gets here.
@@ -100,20 +107,76 @@ pub(crate) struct Paths {
     pub(super) remote_cids: RemoteCids,
     pub(super) controller: Box<dyn Controller>,
     pub(super) ack_frequency: AckFrequency,
-    pub(super) initial_rtt: Duration,
     /// Bytes of suspect paths that were offered to others while it was not certain whose the silence was.
     pub(super) offered_unconfirmed: u64,
+    pub(super) side: Side,
+    pub(super) config: Arc<TransportConfig>,
+    pub(super) endpoint: Arc<EndpointConfig>,
+    pub(super) cid_generator: CidGenerator,
+    pub(super) reset_key: Arc<ResetKey>,
+    pub(super) peer: PeerFacts,
+    /// The addresses of the handshake.
+    pub(super) handshake_tuple: FourTuple,
+    /// Servers: the client may move (RFC 9000 section 9). Clients: the server's preferred address is followed (section
+    /// 9.6).
+    pub(super) follows_peer: bool,
+    /// The peer refused a path that was opened before the handshake was confirmed.
+    pub(super) early_refused: bool,
+    /// On servers: where the client received in the connection before, by its token.
+    pub(super) known_addresses: SmallVec<[IpAddr; 2]>,
+    /// What the last acknowledgement or timeout settled. Kept for its allocations.
+    pub(super) settled: SettledPackets,
+}
+
+/// What the paths of a connection begin with.
+pub(crate) struct PathsSetup {
+    pub(crate) side: Side,
+    /// The addresses of the handshake.
+    pub(crate) tuple: FourTuple,
+    /// Our connection ID for the first path.
+    pub(crate) local: ConnectionId,
+    /// The peer's.
+    pub(crate) remote: ConnectionId,
+    pub(crate) cid_generator: CidGenerator,
+    pub(crate) reset_key: Arc<ResetKey>,
+    pub(crate) config: Arc<TransportConfig>,
+    pub(crate) endpoint: Arc<EndpointConfig>,
+}
+
+/// What the peer's transport parameters say of paths. Before they are known, the defaults.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PeerFacts {
+    pub(super) cid_limit: u64,
+    pub(super) max_udp_payload: u16,
+    pub(super) ack_delay_exponent: u8,
+    pub(super) forbids_migration: bool,
+    pub(super) preferred_address: Option<PreferredAddress>,
+    pub(super) initial_max_path_id: u32,
+}
+
+impl From<&TransportParameters> for PeerFacts {
+    fn from(peer: &TransportParameters) -> Self {
+        Self {
+            cid_limit: peer.active_connection_id_limit,
+            max_udp_payload: peer.max_udp_payload(),
+            ack_delay_exponent: peer.ack_delay_exponent,
+            forbids_migration: peer.disable_active_migration,
+            preferred_address: peer.preferred_address,
+            initial_max_path_id: peer.initial_max_path_id.unwrap_or(0),
+        }
+    }
 }
 
 impl Paths {
-    /// No path yet; with our connection ID and the peer's for the first.
-    pub(crate) fn new(
-        local: ConnectionId,
-        remote: ConnectionId,
-        controller: Box<dyn Controller>,
-        ack_frequency: AckFrequency,
-        initial_rtt: Duration,
-    ) -> Self {
+    /// No path yet.
+    pub(crate) fn new(setup: PathsSetup, rng: &mut StdRng) -> Self {
+        let config = setup.config;
+        let mut context = ControllerContext::new(config.initial_window, config.slow_start, rng);
+        let ack_frequency = AckFrequency::new(
+            config.max_ack_delay,
+            config.ack_frequency_config,
+            setup.endpoint.alarm_delay,
+        );
         Self {
             slots: Vec::new(),
             used: 0,
@@ -127,12 +190,22 @@ impl Paths {
             largest_used: PathId::ZERO,
             open: 0,
             limits: None,
-            local_cids: LocalCids::new(local),
-            remote_cids: RemoteCids::new(remote),
-            controller,
+            local_cids: LocalCids::new(setup.local),
+            remote_cids: RemoteCids::new(setup.remote),
+            controller: config.congestion.build(&mut context),
             ack_frequency,
-            initial_rtt,
             offered_unconfirmed: 0,
+            side: setup.side,
+            config,
+            endpoint: setup.endpoint,
+            cid_generator: setup.cid_generator,
+            reset_key: setup.reset_key,
+            peer: PeerFacts::from(&TransportParameters::default()),
+            handshake_tuple: setup.tuple,
+            follows_peer: true,
+            early_refused: false,
+            known_addresses: SmallVec::new(),
+            settled: SettledPackets::default(),
         }
     }
 
@@ -152,12 +225,9 @@ impl Paths {
         self.is_multipath().then_some(id)
     }
 
+    #[cfg(test)]
     pub(crate) fn limits(&self) -> Option<&PathLimits> {
         self.limits.as_ref()
-    }
-
-    pub(crate) fn limits_mut(&mut self) -> Option<&mut PathLimits> {
-        self.limits.as_mut()
     }
 
     /// Our connection IDs.
@@ -165,17 +235,9 @@ impl Paths {
         &self.local_cids
     }
 
-    pub(crate) fn local_cids_mut(&mut self) -> &mut LocalCids {
-        &mut self.local_cids
-    }
-
     /// The peer's connection IDs.
     pub(crate) fn remote_cids(&self) -> &RemoteCids {
         &self.remote_cids
-    }
-
-    pub(crate) fn remote_cids_mut(&mut self) -> &mut RemoteCids {
-        &mut self.remote_cids
     }
 
     pub(crate) fn ack_frequency(&self) -> &AckFrequency {
@@ -199,56 +261,6 @@ impl Paths {
         Some((path, &mut *self.controller))
     }
 
-    /// An open path, and the peer's connection IDs.
-    pub(crate) fn with_remote_cids(
-        &mut self,
-        index: PathIndex,
-    ) -> Option<(&mut Path, &mut RemoteCids)> {
-        let path = self.slots.get_mut(index.get())?.as_mut()?;
-        Some((path, &mut self.remote_cids))
-    }
-
-    /// Opens a path in a free slot. What earlier connections know of it is looked up by `key`.
-    pub(crate) fn open(
-        &mut self,
-        now: Instant,
-        path: Path,
-        key: PathKey,
-        epoch: Epoch,
-        config: &TransportConfig,
-    ) {
-        let index = path.index;
-        let path = self.insert(path);
-        path.remember(now, key, epoch, config);
-        let initial = path.initial_window(config);
-        let new = NewPath::new(index, now, config.initial_mtu).with_initial_window(initial);
-        self.controller.add_path(&new);
-    }
-
-    /// The peer takes UDP payloads of this size at most on this path.
-    pub(crate) fn limit_mtu(&mut self, index: PathIndex, payload: u16) {
-        if let Some((path, controller)) = self.with_controller(index) {
-            path.limit_mtu(payload, controller);
-        }
-    }
-
-    /// Measures anew if the path leads to or from another host now, and its addresses are proven. `payload`: the largest
-    /// that the peer takes.
-    pub(crate) fn settle_move(
-        &mut self,
-        now: Instant,
-        index: PathIndex,
-        payload: u16,
-        config: &TransportConfig,
-    ) {
-        if let Some((path, controller)) = self.with_controller(index)
-            && path.is_validated()
-            && path.settle_move(now, config, controller)
-        {
-            path.limit_mtu(payload, controller);
-        }
-    }
-
     /// The path of an ID.
     ///
     /// # Errors
@@ -258,56 +270,15 @@ impl Paths {
         self.get(id).ok_or(PathError::NotOpen(id))
     }
 
-    /// The path ID to open next, if both sides speak RFC 10069.
-    ///
-    /// # Errors
-    ///
-    /// If the peer's limit is reached or it has issued no connection ID for the path: it will be told.
-    pub(crate) fn take_unused(&mut self) -> Result<PathId, PathError> {
-        let limits = self.limits.as_ref();
-        let limit = limits.map_or(PathId::ZERO, PathLimits::usable_max);
-        let next = self.next_unused(limit);
-        let limits = self.limits.as_mut();
-        let limits = limits.ok_or(PathError::MultipathNotNegotiated)?;
-        let Some(id) = next else {
-            limits.note_blocked();
-            return Err(PathError::NoPathIdLeft { limit });
-        };
-        if !self.remote_cids.has_unused(id) {
-            limits.note_cids_blocked(id);
-            return Err(PathError::NoCidAvailable { path: id });
-        }
-        Ok(id)
-    }
-
-    /// The path of this slot was abandoned, and its data in flight has gone back to the queues.
-    pub(crate) fn on_slot_left(&mut self, index: PathIndex) {
-        self.controller.remove_path(index);
-        for other in self.iter_mut() {
-            other.forget_path(index);
-        }
-    }
-
-    /// Retires the connection ID for the path's other addresses once it has none.
-    pub(crate) fn tidy_other_cid(&mut self, id: PathId) {
-        let path = self.get(id);
-        if path.is_some_and(|path| !path.has_other_addresses()) {
-            //= specs/rfc9000.txt#section-5.1.2
-            //# Endpoints SHOULD retire connection IDs when they are no longer actively using either
-            //# the local or destination address for which the connection ID was used.
-            self.remote_cids.retire_other(id);
-        }
-    }
-
     /// The lowest free slot.
-    pub(crate) fn free_slot(&self) -> Option<PathIndex> {
+    pub(super) fn free_slot(&self) -> Option<PathIndex> {
         let free = self.slots.iter().position(Option::is_none);
         // None beyond the last.
         PathIndex::new(free.unwrap_or(self.slots.len()))
     }
 
     /// Puts an open path into its slot, which must be free.
-    fn insert(&mut self, mut path: Path) -> &mut Path {
+    pub(super) fn insert(&mut self, mut path: Path) -> &mut Path {
         let early = self.early_status.iter().position(|(id, _)| *id == path.id);
         if let Some(at) = early {
             path.status = self.early_status.swap_remove(at).1;
@@ -327,7 +298,7 @@ impl Paths {
 
     /// The status of a path ID that is not in use yet, for frames that speak of it early; `None` if
     /// too many are spoken of.
-    pub(crate) fn early_status(&mut self, id: PathId) -> Option<&mut StatusState> {
+    pub(super) fn early_status(&mut self, id: PathId) -> Option<&mut StatusState> {
         let at = match self.early_status.iter().position(|(other, _)| *other == id) {
             Some(at) => at,
             None if self.early_status.len() < MAX_PATHS => {
@@ -349,7 +320,7 @@ impl Paths {
         self.used
     }
 
-    pub(crate) fn largest_used(&self) -> PathId {
+    pub(super) fn largest_used(&self) -> PathId {
         self.largest_used
     }
 
@@ -362,7 +333,7 @@ impl Paths {
     /// The largest path ID to allow the peer, if so many paths may be open: each abandoned ID makes room for a new one.
     /// Beyond `max_paths` of them, it does so only once nothing is kept of the old one, three PTOs later: a peer that
     /// opens and abandons paths as fast as it can gets no further than that.
-    pub(crate) fn limit(&self, max_paths: u32) -> u32 {
+    pub(super) fn limit(&self, max_paths: u32) -> u32 {
         let replaced = self.discarded_count.saturating_add(max_paths);
         (max_paths - 1).saturating_add(self.abandoned_count.min(replaced))
     }
@@ -468,7 +439,7 @@ impl Paths {
     }
 
     /// Takes an open path out of its slot; its ID counts as abandoned from here on.
-    pub(crate) fn take(&mut self, id: PathId) -> Option<Path> {
+    pub(super) fn take(&mut self, id: PathId) -> Option<Path> {
         let slot = self
             .slots
             .iter_mut()
@@ -482,14 +453,14 @@ impl Paths {
     }
 
     /// PendingAbandons a path ID on which no path was opened.
-    pub(crate) fn abandon_unused(&mut self, id: PathId) {
+    pub(super) fn abandon_unused(&mut self, id: PathId) {
         self.largest_used = self.largest_used.max(id);
         self.mark_abandoned(id);
     }
 
     /// Keeps the remains of an abandoned path, and tells the peer with this code. Over the cap, the oldest that the peer has abandoned
     /// too goes, or else the oldest: it is returned.
-    pub(crate) fn retire(
+    pub(super) fn retire(
         &mut self,
         path: RetiredPath,
         error_code: PathErrorCode,
@@ -518,7 +489,7 @@ impl Paths {
         &self.abandons
     }
 
-    pub(crate) fn abandons_mut(&mut self) -> &mut PendingAbandons {
+    pub(super) fn abandons_mut(&mut self) -> &mut PendingAbandons {
         &mut self.abandons
     }
 
@@ -578,11 +549,8 @@ impl Paths {
 pub(super) mod tests {
     use proptest::prelude::*;
     use rand::SeedableRng;
-    use rand::rngs::StdRng;
 
     use super::*;
-    use crate::EndpointConfig;
-    use crate::congestion::ControllerContext;
 
     proptest! {
         #[test]
@@ -602,29 +570,37 @@ pub(super) mod tests {
 
     /// No path yet.
     pub(in crate::path) fn paths() -> Paths {
-        let config = TransportConfig::default();
-        let mut rng = StdRng::seed_from_u64(1);
-        let mut context =
-            ControllerContext::new(config.initial_window, config.slow_start, &mut rng);
-        let controller = config.congestion.build(&mut context);
-        let delay = config.max_ack_delay;
-        let ack_frequency = AckFrequency::new(delay, None, Duration::ZERO);
+        with_config(Side::Client, TransportConfig::default())
+    }
+
+    pub(in crate::path) fn with_config(side: Side, config: TransportConfig) -> Paths {
+        let endpoint = EndpointConfig::new([0; 32]);
         let cid = ConnectionId::new(&[7; 8]);
-        Paths::new(cid, cid, controller, ack_frequency, config.initial_rtt)
+        let setup = PathsSetup {
+            side,
+            tuple: tuple(),
+            local: cid,
+            remote: cid,
+            cid_generator: endpoint.cids.clone(),
+            reset_key: Arc::new(ResetKey::new(&[0; 32])),
+            config: Arc::new(config),
+            endpoint: Arc::new(endpoint),
+        };
+        Paths::new(setup, &mut StdRng::seed_from_u64(1))
+    }
+
+    pub(in crate::path) fn tuple() -> FourTuple {
+        FourTuple {
+            local: "192.0.2.1:1".parse().unwrap(),
+            remote: "192.0.2.2:2".parse().unwrap(),
+        }
     }
 
     /// Opens a validated path that has a connection ID of the peer.
     pub(in crate::path) fn open(paths: &mut Paths, id: u32) -> PathIndex {
-        let config = TransportConfig::default();
         let path = path(paths, id);
-        let (now, index, key) = (Instant::now(), path.index, path.tuple().key());
-        paths.open(
-            now,
-            path,
-            key,
-            Epoch::new(&EndpointConfig::new([0; 32])),
-            &config,
-        );
+        let index = path.index;
+        paths.enter(Instant::now(), path);
         if id > 0 {
             let cid = ConnectionId::new(&[id as u8; 8]);
             let cids = &mut paths.remote_cids;
@@ -636,12 +612,8 @@ pub(super) mod tests {
 
     fn path(paths: &Paths, id: u32) -> Path {
         let now = Instant::now();
-        let tuple = FourTuple {
-            local: "192.0.2.1:1".parse().unwrap(),
-            remote: "192.0.2.2:2".parse().unwrap(),
-        };
         let space = PacketSpace::new(&mut StdRng::seed_from_u64(1));
-        let network = crate::path::NetworkPath::new(tuple, true);
+        let network = crate::path::NetworkPath::new(tuple(), true);
         let (index, config) = (paths.free_slot().unwrap(), TransportConfig::default());
         Path::new(now, PathId(id), index, network, space, &config)
     }

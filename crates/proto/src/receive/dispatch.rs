@@ -141,8 +141,11 @@ impl Connection {
             }
             PathState::Abandoned(None) | PathState::NeverOpened(_) => return Ok(()),
         }
-        if !probing {
-            self.follow_peer(arrival, id, number);
+        if !probing && self.confirmed {
+            let events = &mut self.endpoint_events;
+            if let Some(index) = self.paths.follow_peer(arrival, id, number, events) {
+                self.on_path_switched(now, index);
+            }
         }
         Ok(())
     }
@@ -195,6 +198,7 @@ impl Connection {
         frame: Frame<'_>,
     ) -> Result<(), TransportError> {
         let now = arrival.now;
+        let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
         match frame {
             Frame::Padding
             | Frame::Ping
@@ -231,9 +235,15 @@ impl Connection {
             Frame::StreamDataBlocked { id, .. } => {
                 self.data.streams_mut().on_stream_data_blocked(id)?
             }
-            Frame::NewConnectionId(frame) => self.on_new_cid(&frame)?,
-            Frame::RetireConnectionId(frame) => self.on_retire_cid(&frame, dcid)?,
-            Frame::PathChallenge(token) => self.on_path_challenge(arrival, id, token),
+            Frame::NewConnectionId(frame) => {
+                if self.paths.on_new_cid(&frame, events)? {
+                    self.announce_available();
+                }
+            }
+            Frame::RetireConnectionId(frame) => {
+                self.paths.on_retire_cid(&frame, dcid, rng, events)?;
+            }
+            Frame::PathChallenge(token) => self.paths.on_path_challenge(arrival, id, token),
             Frame::PathResponse(token) => self.on_path_response(now, id, token),
             Frame::HandshakeDone => self.on_handshake_done(now)?,
             Frame::NewToken(token) => self.on_new_token(token)?,
@@ -254,41 +264,17 @@ impl Connection {
             Frame::PathStatusBackup { path, seq } => {
                 self.on_path_status(now, path, PathStatus::Backup, seq)?;
             }
-            Frame::MaxPathId(max) => self.on_max_path_id(max)?,
+            Frame::MaxPathId(max) => {
+                if self.paths.on_max_path_id(max, rng, events)? {
+                    self.announce_available();
+                }
+            }
             // Informational: the limit rises when a path is abandoned, not on request.
             Frame::PathsBlocked(max) => self.paths.limits_of_frame()?.on_paths_blocked(max)?,
             Frame::PathCidsBlocked { path, next_seq } => {
-                self.on_path_cids_blocked(path, next_seq)?;
+                self.paths.on_cids_blocked(path, next_seq, rng, events)?;
             }
         }
-        Ok(())
-    }
-
-    fn on_max_path_id(&mut self, max: u64) -> Result<(), TransportError> {
-        let initial = self.peer.initial_max_path_id.unwrap_or(0);
-        if self.paths.limits_of_frame()?.on_max_path_id(max, initial)? {
-            self.issue_cids();
-            self.announce_available();
-        }
-        Ok(())
-    }
-
-    fn on_path_cids_blocked(&mut self, path: u64, next_seq: u64) -> Result<(), TransportError> {
-        let id = match self.paths.of_frame(Some(path))? {
-            PathState::Abandoned(_) => return Ok(()),
-            PathState::NeverOpened(id) => id,
-            PathState::Open(path) => path.id,
-        };
-        //= specs/rfc10069-draft.md#paths-and-cids-blocked-frame
-        //# Receipt of a value of Next Sequence Number that is higher than the sequence number of
-        //# the next expected to be issued connection ID for this path MUST be treated as a
-        //# connection error of type PROTOCOL_VIOLATION.
-        if next_seq > self.paths.local_cids().next_sequence(id) {
-            return Err(TransportError::protocol_violation(
-                "PATH_CIDS_BLOCKED expects a connection ID beyond the next",
-            ));
-        }
-        self.issue_cids();
         Ok(())
     }
 

@@ -22,9 +22,7 @@ use crate::packet::{
 };
 use crate::path::PathState;
 use crate::space::SpaceId;
-use crate::{
-    ConnectionError, FourTuple, NumberSpace, Observation, PacketReceived, PathId, TransportError,
-};
+use crate::{ConnectionError, NumberSpace, Observation, PacketReceived, PathId, TransportError};
 
 /// A decrypted packet, its frames still to be read.
 struct Opened {
@@ -35,20 +33,15 @@ struct Opened {
 impl Connection {
     /// Takes in one UDP payload.
     pub(crate) fn on_datagram(&mut self, arrival: &DatagramMeta, datagram: &mut [u8]) {
-        if self.state.is_drained() || !self.takes_from(&arrival.tuple) {
+        if self.state.is_drained() || !self.paths.takes_from(&arrival.tuple) {
             return;
         }
         self.totals.received_datagrams += 1;
         self.totals.received_bytes += datagram.len() as u64;
-        match datagram {
-            [0..LONG_HEADER_FORM, ..] => self.on_short_datagram(arrival, datagram),
-            _ => self.on_long_datagram(arrival, datagram),
+        if !matches!(datagram, [0..LONG_HEADER_FORM, ..]) {
+            return self.on_long_datagram(arrival, datagram);
         }
-    }
-
-    /// One that begins with a short header is one packet, as nearly all are.
-    #[inline]
-    fn on_short_datagram(&mut self, arrival: &DatagramMeta, datagram: &mut [u8]) {
+        // One packet, as nearly all are.
         let pn_offset = 1 + self.endpoint_config.cids.len();
         let id = datagram.get(1..pn_offset);
         let id = id.filter(|_| self.endpoint_config.takes(datagram[0]));
@@ -82,7 +75,11 @@ impl Connection {
             let len = packet.len();
             match first_dcid {
                 None => {
-                    self.count_datagram(&packet, &arrival.tuple, rest.len());
+                    let short = match &packet {
+                        ProtectedPacket::Short { dcid, .. } => Some(dcid),
+                        _ => None,
+                    };
+                    self.paths.on_datagram(short, &arrival.tuple, rest.len());
                     first_dcid = Some(*packet.dcid());
                 }
                 //= specs/rfc9000.txt#section-12.2
@@ -105,21 +102,6 @@ impl Connection {
         //# either cannot be associated with a connection or cannot be decrypted.
         if first_dcid.is_none() {
             self.check_reset(arrival.now, datagram);
-        }
-    }
-
-    /// Counts a datagram for the path that its first packet belongs to (RFC 9000 section 8.1: all
-    /// bytes count, decryptable or not).
-    fn count_datagram(&mut self, packet: &ProtectedPacket, tuple: &FourTuple, bytes: usize) {
-        let id = match packet {
-            ProtectedPacket::Short { dcid, .. } => match self.paths.local_cids().path_of(dcid) {
-                Some(id) => id,
-                None => return,
-            },
-            _ => PathId::ZERO,
-        };
-        if let Some(path) = self.paths.get_mut(id) {
-            path.on_datagram_received(tuple, bytes);
         }
     }
 
@@ -279,7 +261,7 @@ impl Connection {
             //= specs/rfc9000.txt#section-7.2
             //# Until a packet is received from the server, the client MUST use the same Destination
             //# Connection ID value on all packets in this connection.
-            self.paths.remote_cids_mut().replace_initial(*scid);
+            self.paths.replace_remote_cid(*scid);
             self.remote_scid = *scid;
         //= specs/rfc9000.txt#section-7.2
         //# Any further changes to the Destination Connection ID are only permitted if the values
@@ -428,26 +410,18 @@ impl Connection {
                 .streams()
                 .lacks_memory_for(memory, &bytes[payload.clone()])
         {
-            self.totals.refused_packets += 1;
-            if let Some(path) = self.paths.get_mut(id) {
-                path.on_packet_refused(now);
-                if !path.is_duplicate(number)
-                    && let Err(error) =
-                        self.take_what_fits(memory, arrival, id, dcid, &bytes[payload])
-                {
-                    self.fail(now, error);
-                }
-            }
-            return;
+            return self.on_packet_refused(memory, arrival, id, dcid, number, &bytes[payload]);
         }
         let fresh = match self.paths.state(id) {
             PathState::Open(path) => !path.is_duplicate(number),
             PathState::Abandoned(Some(retired)) => !retired.space.received.is_duplicate(number),
             PathState::NeverOpened(id) => {
-                let Some(path) = self.accept_path(now, id, arrival.tuple) else {
+                let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
+                let packet = bytes.len();
+                let Some(index) = self.paths.accept(id, arrival, packet, rng, events) else {
                     return;
                 };
-                path.on_first_datagram(bytes.len(), arrival.bytes);
+                self.on_path_added(now, index);
                 true
             }
             PathState::Abandoned(None) => false,
@@ -475,33 +449,46 @@ impl Connection {
         }
     }
 
-    /// Takes from a packet for which there is no memory that for which there is: above all the data that comes next for
-    /// an application that has read all before it, and acknowledgements. The packet is not acknowledged, and so the rest comes again; what was
-    /// taken changes nothing then. Without that, a sender that packs what is waited for together with other data would be
-    /// refused for ever: the application waits for the one, and the other waits for the application.
-    fn take_what_fits(
+    /// There is no memory for what a packet carries. Takes that for which there is: above all the data that comes next for
+    /// an application that has read all before it, and acknowledgements. The packet is not acknowledged, and so the rest
+    /// comes again; what was taken changes nothing then. Without that, a sender that packs what is waited for together
+    /// with other data would be refused for ever: the application waits for the one, and the other waits for the
+    /// application.
+    #[cold]
+    #[inline(never)]
+    fn on_packet_refused(
         &mut self,
         memory: MemoryFor,
         arrival: &DatagramMeta,
         id: PathId,
         dcid: &ConnectionId,
+        number: u64,
         payload: &[u8],
-    ) -> Result<(), TransportError> {
+    ) {
+        self.totals.refused_packets += 1;
+        let Some(path) = self.paths.receiving(id) else {
+            return;
+        };
+        path.on_packet_refused(arrival.now);
+        if path.is_duplicate(number) {
+            return;
+        }
         let mut frames = FrameIter::new(payload);
         while let Some(frame) = frames.next() {
-            let frame = frame?;
-            let fits = match &frame {
-                Frame::Stream(stream) => self.data.streams().has_memory_for(memory, stream),
-                Frame::Ack(_) => true,
-                _ => false,
-            };
-            if fits {
-                let frame_type = frames.last_type();
-                self.on_frame(arrival, id, dcid, frame)
-                    .map_err(|error| error.in_frame(frame_type))?;
+            let frame_type = frames.last_type();
+            let taken = frame.and_then(|frame| match &frame {
+                Frame::Stream(stream) if !self.data.streams().has_memory_for(memory, stream) => {
+                    Ok(())
+                }
+                Frame::Stream(_) | Frame::Ack(_) => self
+                    .on_frame(arrival, id, dcid, frame)
+                    .map_err(|error| error.in_frame(frame_type)),
+                _ => Ok(()),
+            });
+            if let Err(error) = taken {
+                return self.fail(arrival.now, error);
             }
         }
-        Ok(())
     }
 
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.

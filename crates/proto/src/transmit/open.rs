@@ -9,7 +9,6 @@ use crate::frame::writer::FrameWriter;
 use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
-use crate::path::Addresses;
 use crate::space::SpaceId;
 
 /// A packet whose header is written and whose payload is being written.
@@ -79,10 +78,7 @@ impl Connection {
         //= specs/rfc10069-draft.md#path-initiation
         //# An endpoint MUST use a connection ID associated to the same path ID as used in the
         //# packet received by the endpoint when it intends to send packets on the same path.
-        let dcid = match spec.to {
-            Addresses::Current => self.paths.remote_cids().active(id)?,
-            Addresses::Previous => self.paths.remote_cids_mut().for_other(id)?,
-        };
+        let dcid = self.paths.remote_cid(id, spec.to)?;
         let path = self.paths.at(spec.path)?;
         match spec.space {
             SpaceId::Data => {

@@ -15,13 +15,13 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use self::copies::Copies;
-use super::{Connection, Event, memory_key};
+use super::{Connection, Event};
 use crate::cid::ResetKey;
 use crate::closing::CloseFrame;
 use crate::events::{ConnectionEvent, EndpointEvent};
 use crate::memory::Memory;
 use crate::packet::{Invariant, parse_invariant};
-use crate::path::{Epoch, Path};
+use crate::path::{Epoch, Path, memory_key};
 use crate::space::SpaceId;
 use crate::{
     AttemptError, ClientConfig, ConnectError, ConnectionError, EndpointConfig, FailedAttempt,
@@ -169,16 +169,9 @@ impl Connection {
             return;
         };
         if let Some(next) = race.copies.refuse(tuple, why) {
-            self.begin_on(next);
+            self.paths.begin_on(next);
         } else if race.copies.all_refused() {
             self.end(now, Some(ConnectionError::TimedOut));
-        }
-    }
-
-    fn begin_on(&mut self, tuple: FourTuple) {
-        self.handshake_tuple = tuple;
-        if let Some(path) = self.paths.get_mut(PathId::ZERO) {
-            path.begin_on(tuple);
         }
     }
 
@@ -195,7 +188,7 @@ impl Connection {
             return;
         };
         tracing::debug!(path = %answered.tuple, "the server's first answer");
-        self.begin_on(answered.tuple);
+        self.paths.begin_on(answered.tuple);
         if let Some(space) = self.spaces.get_mut(SpaceId::Initial) {
             // What is measured counts from when the copy left that was answered.
             for (number, at) in answered.sent {
@@ -518,7 +511,7 @@ impl Connection {
         let cid = old.handshake_scid;
         self.endpoint_events
             .push_back(EndpointEvent::RetireCidQuietly(cid, now));
-        let remote = old.handshake_tuple.remote;
+        let remote = old.paths.handshake_tuple().remote;
         if let Some(token) = old.paths.remote_cids().active_token(PathId::ZERO) {
             self.endpoint_events
                 .push_back(EndpointEvent::RemoveResetToken(remote, token));

@@ -285,9 +285,10 @@ pub(super) fn usable_path_limit(connection: &Connection) -> u32 {
 
 /// Makes a side take this for the limit that its peer has announced, and issue connection IDs up to it.
 pub(super) fn believe_in_path_limit(connection: &mut Connection, max: u32) {
-    let limits = connection.paths.limits_mut().unwrap();
+    let limits = connection.paths.limits_of_frame().unwrap();
     assert_eq!(limits.on_max_path_id(max.into(), 0), Ok(true));
-    connection.issue_cids();
+    let (rng, events) = (&mut connection.rng, &mut connection.endpoint_events);
+    connection.paths.issue_cids(rng, events);
 }
 
 /// The largest path ID that a side allows its peer.
