@@ -108,27 +108,31 @@ impl Connection {
         if self.is_closed() {
             return None;
         }
-        self.data.streams.open(dir)
+        self.data.streams_mut().open(dir)
     }
 
     /// Changes how many streams of this direction the peer may have open at a time
     /// ([`TransportConfig::max_concurrent_bidi_streams`](crate::TransportConfig::max_concurrent_bidi_streams)). What it
     /// was promised before stays promised (RFC 9000 section 4.6).
     pub fn set_max_concurrent_streams(&mut self, dir: Dir, count: u64) {
-        self.data.streams.set_max_concurrent(dir, count);
+        self.data.streams_mut().set_max_concurrent(dir, count);
     }
 
     /// Changes how many bytes may be received and not read, over all streams
     /// ([`TransportConfig::receive_window`](crate::TransportConfig::receive_window)). Credit that the peer has stays its
     /// own (RFC 9000 section 4.1).
     pub fn set_receive_window(&mut self, bytes: u64) {
-        self.data.streams.set_receive_window(bytes.max(MIN_WINDOW));
+        self.data
+            .streams_mut()
+            .set_receive_window(bytes.max(MIN_WINDOW));
     }
 
     /// Changes how many bytes may be written and not acknowledged, over all streams
     /// ([`TransportConfig::send_window`](crate::TransportConfig::send_window)).
     pub fn set_send_window(&mut self, bytes: u64) {
-        self.data.streams.set_send_window(bytes.max(MIN_WINDOW));
+        self.data
+            .streams_mut()
+            .set_send_window(bytes.max(MIN_WINDOW));
     }
 
     /// What the connection may be expected to carry: by what it carried lately.
@@ -146,7 +150,7 @@ impl Connection {
 
     /// Accepts the next stream that the peer opened.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        self.data.streams.accept(dir)
+        self.data.streams_mut().accept(dir)
     }
 
     /// Writes as much of `data` as fits. Returns how many bytes were written.
@@ -158,7 +162,7 @@ impl Connection {
         if self.is_closed() {
             return Err(WriteError::ClosedStream);
         }
-        self.data.streams.write(id, data)
+        self.data.streams_mut().write(id, data)
     }
 
     /// Writes as much of `chunk` as fits, without copying it. Advances `chunk` past the written bytes.
@@ -170,7 +174,7 @@ impl Connection {
         if self.is_closed() {
             return Err(WriteError::ClosedStream);
         }
-        self.data.streams.write_chunk(id, chunk)
+        self.data.streams_mut().write_chunk(id, chunk)
     }
 
     /// Ends the stream: no more data will be written. Written data is still delivered.
@@ -179,7 +183,7 @@ impl Connection {
     ///
     /// See [`FinishError`].
     pub fn finish(&mut self, id: StreamId) -> Result<(), FinishError> {
-        self.data.streams.finish(id)
+        self.data.streams_mut().finish(id)
     }
 
     /// Resets the stream: data that was not delivered yet is no longer sent (RFC 9000 section 3.1).
@@ -188,7 +192,7 @@ impl Connection {
     ///
     /// If the stream is unknown or closed.
     pub fn reset(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
-        self.data.streams.reset(id, code)
+        self.data.streams_mut().reset(id, code)
     }
 
     /// The code with which the peer asked to stop sending, if it has.
@@ -197,7 +201,7 @@ impl Connection {
     ///
     /// If the stream is unknown or closed.
     pub fn stopped(&self, id: StreamId) -> Result<Option<VarInt>, ClosedStream> {
-        self.data.streams.stopped(id)
+        self.data.streams().stopped(id)
     }
 
     /// Sets the priority. Streams of higher priority are sent first; streams of equal priority take
@@ -207,7 +211,7 @@ impl Connection {
     ///
     /// If the stream is unknown or closed.
     pub fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
-        self.data.streams.set_priority(id, priority)
+        self.data.streams_mut().set_priority(id, priority)
     }
 
     /// The stream's priority.
@@ -216,7 +220,7 @@ impl Connection {
     ///
     /// If the stream is unknown or closed.
     pub fn priority(&self, id: StreamId) -> Result<i32, ClosedStream> {
-        self.data.streams.priority(id)
+        self.data.streams().priority(id)
     }
 
     /// Tells the scheduler what the application knows of the stream.
@@ -225,7 +229,7 @@ impl Connection {
     ///
     /// If the stream is unknown or closed.
     pub fn set_hints(&mut self, id: StreamId, hints: StreamHints) -> Result<(), ClosedStream> {
-        self.data.streams.set_hints(id, hints)
+        self.data.streams_mut().set_hints(id, hints)
     }
 
     /// Reads the next bytes into `buf`. `Ok(None)` is the end of the stream.
@@ -234,7 +238,7 @@ impl Connection {
     ///
     /// See [`ReadError`].
     pub fn read(&mut self, id: StreamId, buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
-        self.data.streams.read(id, buf)
+        self.data.streams_mut().read(id, buf)
     }
 
     /// Reads the next bytes without copying them, at most `max`. `Ok(None)` is the end of the stream.
@@ -243,7 +247,7 @@ impl Connection {
     ///
     /// See [`ReadError`].
     pub fn read_chunk(&mut self, id: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
-        self.data.streams.read_chunk(id, max)
+        self.data.streams_mut().read_chunk(id, max)
     }
 
     /// Reads data as soon as it is here, whatever is missing before it: up to `max` bytes (0 counts as 1) that follow each
@@ -254,7 +258,7 @@ impl Connection {
     ///
     /// See [`ReadError`].
     pub fn read_unordered(&mut self, id: StreamId, max: usize) -> Result<Option<Chunk>, ReadError> {
-        self.data.streams.read_unordered(id, max)
+        self.data.streams_mut().read_unordered(id, max)
     }
 
     /// Asks the peer to stop sending. Unread data is dropped.
@@ -263,7 +267,7 @@ impl Connection {
     ///
     /// If the stream is unknown or closed.
     pub fn stop(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
-        self.data.streams.stop(id, code)
+        self.data.streams_mut().stop(id, code)
     }
 
     /// Queues a datagram. With `drop`, the oldest queued datagrams are dropped if the buffer is full.
@@ -298,20 +302,20 @@ impl Connection {
         };
         let room = self.datagram_room();
         self.data
-            .datagrams
+            .datagrams_mut()
             .send(data, paths, options.deadline, drop, room)
     }
 
     /// Returns the oldest received datagram, and removes it.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        self.data.datagrams.recv()
+        self.data.datagrams_mut().recv()
     }
 
     /// The size of the largest datagram that fits every open path. `None` if the peer does not accept
     /// datagrams, or if the handshake has not told yet.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.peer.max_datagram_frame_size?;
-        self.data.datagrams.max_size(self.datagram_room())
+        self.data.datagrams().max_size(self.datagram_room())
     }
 
     /// Room for frames in a packet that fits every open path.
@@ -335,6 +339,6 @@ impl Connection {
 
     /// Free bytes in the buffer of datagrams to send.
     pub fn datagram_send_buffer_space(&self) -> usize {
-        self.data.datagrams.send_buffer_space()
+        self.data.datagrams().send_buffer_space()
     }
 }

@@ -34,7 +34,7 @@ impl SpareBuffers {
 
 /// Batches under construction or ready, at most one per path, and buffers to build them in.
 #[derive(Debug, Default)]
-pub(crate) struct Batches {
+pub(super) struct Batches {
     open: SmallVec<[Batch; 2]>,
     ready: VecDeque<Batch>,
     /// Buffers of batches that were handed out, kept for their allocation.
@@ -44,12 +44,48 @@ pub(crate) struct Batches {
 /// The datagrams for one path.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    pub(crate) index: PathIndex,
-    pub(crate) id: PathId,
+    index: PathIndex,
+    id: PathId,
     /// The mark of all its datagrams: a batch has one IP header.
+    ecn: Option<EcnCodepoint>,
+    data: Vec<u8>,
+    sizes: Sizes,
+}
+
+impl Batch {
+    /// To build it.
+    pub(crate) fn as_mut(&mut self) -> BatchMut<'_> {
+        BatchMut {
+            buf: &mut self.data,
+            start: 0,
+            sizes: &mut self.sizes,
+            ecn: self.ecn,
+        }
+    }
+}
+
+/// A batch that is built in some buffer.
+pub(crate) struct BatchMut<'a> {
+    pub(crate) buf: &'a mut Vec<u8>,
+    /// Where it begins in the buffer.
+    pub(crate) start: usize,
+    pub(crate) sizes: &'a mut Sizes,
     pub(crate) ecn: Option<EcnCodepoint>,
-    pub(crate) data: Vec<u8>,
-    pub(crate) sizes: Sizes,
+}
+
+impl BatchMut<'_> {
+    /// Whether nothing more may be appended: see `Sizes::is_full`.
+    #[inline]
+    pub(crate) fn is_full(&self, mtu: usize, block: u16, max_datagrams: usize) -> bool {
+        let len = self.buf.len() - self.start;
+        self.sizes.is_full(len, mtu, block, max_datagrams)
+    }
+
+    /// Where the next datagram must end in the buffer.
+    #[inline]
+    pub(crate) fn end_of_next(&self, mtu: usize) -> usize {
+        self.buf.len() + self.sizes.most_of_next(mtu)
+    }
 }
 
 /// How large the datagrams of a batch are.
@@ -70,37 +106,40 @@ pub(crate) struct Popped {
 }
 
 impl Batches {
-    /// The batch of a path, opened if there is none.
+    /// Takes the batch of a path out, opened if there is none; its place among the others stays.
     #[cold]
-    pub(crate) fn open(
+    pub(super) fn take(
         &mut self,
         index: PathIndex,
         id: PathId,
         ecn: Option<EcnCodepoint>,
-    ) -> &mut Batch {
-        let at = match self.open.iter().position(|batch| batch.index == index) {
-            Some(at) => at,
-            None => {
-                self.open.push(Batch {
-                    index,
-                    id,
-                    ecn,
-                    data: self.spare.take(),
-                    sizes: Sizes::default(),
-                });
-                self.open.len() - 1
-            }
+    ) -> Batch {
+        if let Some(batch) = self.open.iter_mut().find(|batch| batch.index == index) {
+            let data = std::mem::take(&mut batch.data);
+            return Batch { data, ..*batch };
+        }
+        let sizes = Sizes::default();
+        let batch = |data| Batch {
+            index,
+            id,
+            ecn,
+            data,
+            sizes,
         };
-        &mut self.open[at]
+        self.open.push(batch(Vec::new()));
+        batch(self.spare.take())
     }
 
-    /// The open batch of a path.
-    pub(crate) fn of(&mut self, index: PathIndex) -> Option<&mut Batch> {
-        self.open.iter_mut().find(|batch| batch.index == index)
+    /// Puts a batch back that was taken out.
+    #[cold]
+    pub(super) fn put(&mut self, batch: Batch) {
+        if let Some(place) = self.open.iter_mut().find(|open| open.index == batch.index) {
+            *place = batch;
+        }
     }
 
     /// Appends the next batch to `buf`.
-    pub(crate) fn pop(&mut self, buf: &mut Vec<u8>) -> Option<Popped> {
+    pub(super) fn pop(&mut self, buf: &mut Vec<u8>) -> Option<Popped> {
         loop {
             let mut batch = self.take_first()?;
             let size = batch.data.len();
@@ -133,7 +172,7 @@ impl Batches {
     }
 
     /// Drops what was made for a path and is not handed out.
-    pub(crate) fn forget(&mut self, index: PathIndex) {
+    pub(super) fn forget(&mut self, index: PathIndex) {
         let batches = self.open.iter_mut().chain(&mut self.ready);
         for batch in batches.filter(|batch| batch.index == index) {
             batch.data.clear();
@@ -141,18 +180,18 @@ impl Batches {
     }
 
     /// Exchanges the free buffers.
-    pub(crate) fn swap_spare(&mut self, buffers: &mut SpareBuffers) {
+    pub(super) fn swap_spare(&mut self, buffers: &mut SpareBuffers) {
         std::mem::swap(&mut self.spare, buffers);
     }
 
     /// Gives back memory that is kept to be used again.
-    pub(crate) fn shrink(&mut self) {
+    pub(super) fn shrink(&mut self) {
         self.spare = SpareBuffers::default();
         self.ready.shrink_to_fit();
     }
 
     /// Whether a batch is ready to be handed out.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty() && self.ready.is_empty()
     }
 }
@@ -173,7 +212,7 @@ impl Sizes {
     }
 
     /// The most bytes of the next datagram, which is not longer than the first.
-    pub(crate) fn most_of_next(&self, mtu: usize) -> usize {
+    fn most_of_next(&self, mtu: usize) -> usize {
         if self.count == 0 {
             mtu
         } else {
@@ -184,7 +223,7 @@ impl Sizes {
     /// Whether nothing more may be appended: as many datagrams as asked for, or as many bytes as segmentation offload takes,
     /// or a datagram shorter than those before it, or a first one below full size, which longer ones could not follow. A
     /// datagram of full size is up to one byte less than `block` shorter than `mtu`. `len`: the bytes so far.
-    pub(crate) fn is_full(&self, len: usize, mtu: usize, block: u16, max_datagrams: usize) -> bool {
+    fn is_full(&self, len: usize, mtu: usize, block: u16, max_datagrams: usize) -> bool {
         self.count > 0
             && (self.count >= max_datagrams
                 || len + mtu > MAX_BATCH

@@ -1,21 +1,27 @@
 //! The data plane: streams, datagrams, the scheduler that sends them, and the batches in which they leave.
 
 mod batch;
+mod fill;
+mod plan;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{
-    Acked, Learned, Lost, PathIndex, PathKey, PathUpdate, Scheduler, Sent, Side,
+    Acked, EcnCodepoint, Learned, Lost, PathId, PathIndex, PathKey, PathSet, PathUpdate, Scheduler,
+    Sent, Side,
 };
 
+use batch::Batches;
 pub use batch::SpareBuffers;
-pub(crate) use batch::{Batches, Sizes};
+pub(crate) use batch::{Batch, BatchMut, Popped, Sizes};
+pub(crate) use plan::BoundData;
 
 use crate::datagram::Datagrams;
 use crate::frame::StreamRange;
 use crate::memory::Memory;
 use crate::recovery::earlier;
+pub(crate) use crate::schedule::Planned;
 use crate::schedule::Schedule;
 use crate::stream::{PeerStreamParams, StreamEvent, Streams};
 use crate::transport_parameters::TransportParameters;
@@ -23,10 +29,10 @@ use crate::{ConnectionStats, TransportConfig};
 
 /// A connection's data and what decides when and where it leaves.
 pub(crate) struct DataPlane {
-    pub(crate) streams: Streams,
-    pub(crate) datagrams: Datagrams,
-    pub(crate) schedule: Schedule,
-    pub(crate) batches: Batches,
+    streams: Streams,
+    datagrams: Datagrams,
+    schedule: Schedule,
+    batches: Batches,
 }
 
 impl DataPlane {
@@ -57,6 +63,23 @@ impl DataPlane {
     #[inline]
     pub(crate) fn streams_mut(&mut self) -> &mut Streams {
         &mut self.streams
+    }
+
+    /// Whether datagrams wait for a path that the scheduler chooses.
+    #[inline]
+    pub(crate) fn has_datagrams(&self) -> bool {
+        self.datagrams.can_send()
+    }
+
+    /// The paths for which datagrams wait that only they may carry.
+    #[inline]
+    pub(crate) fn paths_of_datagrams(&self) -> PathSet {
+        self.datagrams.steered()
+    }
+
+    #[inline]
+    pub(crate) fn datagrams(&self) -> &Datagrams {
+        &self.datagrams
     }
 
     #[inline]
@@ -159,7 +182,7 @@ impl DataPlane {
 
     /// Whether the scheduler may have more to copy.
     fn has_copies(&self) -> bool {
-        self.schedule.is_copying() && self.streams.queue().in_flight > 0
+        self.schedule.is_copying() && self.is_in_flight()
     }
 
     /// What the scheduler is to know of a path.
@@ -231,6 +254,32 @@ impl DataPlane {
         self.streams.shrink();
         self.batches.shrink();
         self.datagrams.shrink();
+    }
+
+    /// Whether a batch is ready to be handed out.
+    #[inline]
+    pub(crate) fn has_batches(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    /// The batch of a path, to be built and [put back](Self::put_batch).
+    pub(crate) fn take_batch(
+        &mut self,
+        index: PathIndex,
+        id: PathId,
+        ecn: Option<EcnCodepoint>,
+    ) -> Batch {
+        self.batches.take(index, id, ecn)
+    }
+
+    /// Puts a batch back that was taken.
+    pub(crate) fn put_batch(&mut self, batch: Batch) {
+        self.batches.put(batch);
+    }
+
+    /// Appends the next batch that is built to `buf`.
+    pub(crate) fn pop_batch(&mut self, buf: &mut Vec<u8>) -> Option<Popped> {
+        self.batches.pop(buf)
     }
 
     /// Exchanges the free buffers of batches.

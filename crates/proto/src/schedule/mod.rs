@@ -14,6 +14,7 @@ use mpquic_sched_core::{
 use smallvec::SmallVec;
 
 pub(crate) use reinject::Candidate;
+pub(crate) use tail::TailCopy;
 
 use crate::frame::StreamRange;
 use crate::path::{PathFacts, Paths};
@@ -317,7 +318,7 @@ impl Schedule {
     ) -> Option<Planned> {
         self.run = 0;
         if self.planned.is_some()
-            && let Some(planned) = self.take_planned(now)
+            && let Some(planned) = self.take_kept(now)
         {
             return Some(planned);
         }
@@ -388,7 +389,7 @@ impl Schedule {
     /// What was decided for this batch when the one before was full, if its path can send still.
     #[cold]
     #[inline(never)]
-    fn take_planned(&mut self, now: Instant) -> Option<Planned> {
+    fn take_kept(&mut self, now: Instant) -> Option<Planned> {
         let planned = self.planned.take()?;
         if !self.can_send(planned.path) {
             return None;
@@ -514,7 +515,7 @@ impl Schedule {
     }
 
     /// Keeps a decision for the next batch.
-    pub(crate) fn put_back(&mut self, planned: Planned) {
+    pub(crate) fn keep(&mut self, planned: Planned) {
         self.planned = Some(planned);
     }
 

@@ -34,10 +34,7 @@ impl Connection {
     /// window lets no more out than its initial size, which may leave at once (RFC 9002 section 7.7).
     fn early_data_due(&self) -> bool {
         let waits = self.has_early_keys()
-            && (self.paths.local_cids().can_send()
-                || self.data.streams.can_send_data()
-                || self.data.streams.can_send_control()
-                || self.data.datagrams.can_send());
+            && (self.paths.local_cids().can_send() || self.data.can_send_early());
         let Some(path) = self.paths.get(PathId::ZERO).filter(|_| waits) else {
             return false;
         };
@@ -61,7 +58,7 @@ impl Connection {
         };
         let packet = self.open_packet(&spec, buf)?;
         let mut w = packet.writer(buf);
-        self.data.datagrams.drop_oversized(None, w.capacity());
+        self.data.datagrams_mut().drop_oversized(None, w.capacity());
         self.fill_early(&mut w, now);
         if !w.is_ack_eliciting() {
             packet.discard(w);
@@ -104,15 +101,7 @@ impl Connection {
         if self.side == Side::Server {
             self.paths.fill_local_cids(w);
         }
-        if self.data.streams.can_send_control() {
-            self.data.streams.fill_control(w);
-        }
-        self.data.datagrams.fill(w, None, now);
-        if let Some(path) = self.paths.get(PathId::ZERO) {
-            let index = path.index;
-            self.data
-                .streams
-                .fill(w, mpquic_sched_core::Data::Next, index);
-        }
+        let path = self.paths.get(PathId::ZERO).map(|path| path.index);
+        self.data.fill_early(w, now, path);
     }
 }

@@ -15,9 +15,30 @@ impl Connection {
                 .as_ref()
                 .is_some_and(|tokens| tokens.can_send())
             || self.handshake.can_send(SpaceId::Data)
-            || self.data.streams.can_send_control()
-            || self.data.datagrams.can_send()
+            || self.data.streams().can_send_control()
+            || self.data.has_datagrams()
             || self.paths.can_send_control()
+    }
+
+    /// Whether there is anything that a scheduler could send.
+    pub(crate) fn has_scheduled_data(&self) -> bool {
+        self.data.can_send_streams() || self.has_control()
+    }
+
+    /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, there are some now only
+    /// if the peer's limit was reached: all others come of what is received, or from the application.
+    pub(super) fn has_control_still(&self) -> bool {
+        let waits = if self.data.control_waited() {
+            self.has_control()
+        } else {
+            self.data.streams().is_data_blocked_due()
+        };
+        debug_assert_eq!(
+            waits,
+            self.has_control(),
+            "a packet made other control frames wait"
+        );
+        waits
     }
 
     /// Everything but stream data and datagrams, most urgent first.
@@ -32,8 +53,8 @@ impl Connection {
             tokens.fill(w);
         }
         self.paths.fill_control(w);
-        if self.data.streams.can_send_control() {
-            self.data.streams.fill_control(w);
+        if self.data.streams().can_send_control() {
+            self.data.streams_mut().fill_control(w);
         }
     }
 }

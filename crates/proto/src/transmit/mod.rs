@@ -10,7 +10,6 @@ mod open;
 mod plan;
 mod scheduled;
 mod seal;
-mod steered;
 mod unscheduled;
 
 use std::time::Instant;
@@ -44,8 +43,8 @@ impl Connection {
         if !self.state.is_alive() {
             return self.transmit_close(now, buf);
         }
-        self.data.datagrams.drop_expired(now);
-        if !self.data.batches.is_empty()
+        self.data.datagrams_mut().drop_expired(now);
+        if self.data.has_batches()
             && let Some(transmit) = self.transmit_batch(buf)
         {
             return Some(transmit);
@@ -62,21 +61,26 @@ impl Connection {
             return Some(transmit);
         }
         self.handshake.one_rtt.as_ref()?;
-        self.data.schedule.on_streams(&mut self.data.streams);
+        self.data.tell_stream_events();
         let mut left = false;
         if let Some(transmit) = self.transmit_unscheduled(now, buf, false, &mut left) {
             return Some(transmit);
         }
         if self.state.is_established() {
-            if self.data.schedule.has_reinjections()
-                && let Some(transmit) = self.transmit_reinjection(now, buf)
+            while self.data.has_copies_to_send()
+                && let Some(copy) = self.data.next_copy(now, &mut self.paths)
             {
-                return Some(transmit);
+                if let Some(transmit) = self.transmit_bound(now, copy, buf) {
+                    return Some(transmit);
+                }
             }
-            if !self.data.datagrams.steered().is_empty()
-                && let Some(transmit) = self.transmit_steered(now, buf)
-            {
-                return Some(transmit);
+            for index in self.data.paths_of_datagrams().iter() {
+                let data = self.data.datagrams_for(now, &mut self.paths, index);
+                if let Some(data) = data
+                    && let Some(transmit) = self.transmit_bound(now, data, buf)
+                {
+                    return Some(transmit);
+                }
             }
             if let Some(transmit) = self.transmit_scheduled(now, max_datagrams.max(1), buf) {
                 return Some(transmit);

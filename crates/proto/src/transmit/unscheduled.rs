@@ -3,15 +3,12 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{Data, PathIndex};
-use smallvec::SmallVec;
+use mpquic_sched_core::PathIndex;
 
 use super::plan::PacketSpec;
-use super::scheduled::stream_ranges;
 use crate::connection::Connection;
 use crate::frame::Frame;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{SentFrame, StreamRange};
+use crate::frame::SentFrame;
 use crate::ids::Transmit;
 use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::{Addresses, Due, DueFacts};
@@ -185,17 +182,10 @@ impl Connection {
         if validated && !self.paths.has_other_usable(index) {
             self.fill_control(&mut w);
             if self.state.is_established() {
-                let only = mpquic_sched_core::PathSet::only(index);
-                let none = mpquic_sched_core::PathSet::EMPTY;
-                self.data.streams.set_usable(only, none);
-                // RFC 9002 section 6.2.4 leaves it to us what a probe carries. New data alone could go to waste: a
-                // receiver that is short of memory has room for what it waits for, and for nothing else.
-                if !(repeats && self.fill_waited_for(&mut w, index, timeouts / 2)) {
-                    self.fill_data(&mut w, now, Data::Next, index);
-                }
-                if !w.is_ack_eliciting() {
-                    self.fill_oldest_in_flight(&mut w, index);
-                }
+                // RFC 9002 section 6.2.4 leaves it to us what a probe carries.
+                let repeat = repeats.then_some(timeouts / 2);
+                let paths = &mut self.paths;
+                self.data.fill_probe(&mut w, now, paths, index, repeat);
             }
         }
         //= specs/rfc9002.txt#section-6.2.4
@@ -211,42 +201,6 @@ impl Connection {
             w.immediate_ack();
         }
         self.seal_datagram(now, &spec, &packet, w)
-    }
-
-    /// Data in flight on this path that its receiver waits for, once more: of one stream after the other, as `turn`
-    /// counts. False if there is none.
-    fn fill_waited_for(&mut self, w: &mut FrameWriter<'_>, index: PathIndex, turn: usize) -> bool {
-        let Some(path) = self.paths.at(index) else {
-            return false;
-        };
-        let waited_for = || {
-            let packets = path.space().sent.iter();
-            let frames = packets.flat_map(|(_, packet)| &packet.frames);
-            frames.filter_map(|frame| match frame {
-                SentFrame::Stream(range) if self.data.streams.is_waited_for(range) => Some(*range),
-                _ => None,
-            })
-        };
-        let nth = turn.checked_rem(waited_for().count());
-        let Some(range) = nth.and_then(|nth| waited_for().nth(nth)) else {
-            return false;
-        };
-        self.data.streams.fill_probe(w, &range, index).is_some()
-    }
-
-    /// The oldest stream data in flight on this path, once more.
-    fn fill_oldest_in_flight(&mut self, w: &mut FrameWriter<'_>, index: PathIndex) {
-        let Some(path) = self.paths.at(index) else {
-            return;
-        };
-        let sent = path.space().sent.iter();
-        let oldest: SmallVec<[StreamRange; 2]> = sent
-            .map(|(_, packet)| stream_ranges(&packet.frames))
-            .find(|ranges| !ranges.is_empty())
-            .unwrap_or_default();
-        for range in &oldest {
-            self.data.streams.fill_probe(w, range, index);
-        }
     }
 
     fn transmit_ack(
