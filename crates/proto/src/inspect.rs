@@ -29,7 +29,7 @@ impl Connection {
                 cap: cap as u64,
             });
         };
-        for space in self.spaces.iter() {
+        for space in self.handshake.spaces() {
             tell_space(space, &mut tell);
         }
         for path in self.paths.iter() {
@@ -75,7 +75,7 @@ impl Connection {
             limits::MAX_PENDING_ABANDONS,
         );
         for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
-            let (bytes, gaps) = self.handshake.buffered(space_id);
+            let (bytes, gaps) = self.handshake.session().buffered(space_id);
             tell("CRYPTO bytes", bytes, limits::MAX_CRYPTO_BUFFER as usize);
             tell("CRYPTO gaps", gaps, limits::MAX_CRYPTO_GAPS);
         }
@@ -83,12 +83,12 @@ impl Connection {
             limits::MAX_PATH_IDS_ISSUED_EARLY as usize * limits::MAX_UNDECRYPTABLE_PER_FURTHER_PATH;
         tell(
             "undecryptable packets",
-            self.handshake.undecryptable.len(),
+            self.handshake.undecryptable().len(),
             limits::MAX_UNDECRYPTABLE_PACKETS + further,
         );
         tell(
             "bytes of undecryptable packets",
-            self.handshake.undecryptable.bytes(),
+            self.handshake.undecryptable().bytes(),
             limits::MAX_UNDECRYPTABLE_BYTES + further * limits::MAX_UNDECRYPTABLE_FURTHER_PACKET,
         );
         let (retiring, most_held) = self.paths.remote_cids().sizes();

@@ -22,17 +22,17 @@ impl Connection {
         let Some((id, index)) = self.paths.of_ack(space, frame)? else {
             return Ok(());
         };
-        if space == SpaceId::Data && id == PathId::ZERO && self.rejected_0rtt() {
-            self.handshake.early_data.check_ack(frame)?;
+        if space == SpaceId::Data && id == PathId::ZERO {
+            self.handshake.check_ack(frame)?;
         }
+        let confirmed = self.handshake.is_confirmed();
         let handshake = match space {
             SpaceId::Data => None,
-            space => match self.spaces.get_mut(space) {
+            space => match self.handshake.space_mut(space) {
                 None => return Ok(()),
                 space => space,
             },
         };
-        let confirmed = self.confirmed;
         let outcome = self
             .paths
             .on_ack(now, index, space, frame, handshake, confirmed)?;
@@ -67,7 +67,7 @@ impl Connection {
         self.paths.reuse_acked(acked);
         match space {
             SpaceId::Data => self.on_path_acked(now, id, index, frame.largest, outcome),
-            space => self.spaces.on_acked(space),
+            space => self.handshake.on_acked(space),
         }
         if self.paths.any_lost() {
             self.on_packets_lost(now, index, space);
@@ -85,7 +85,7 @@ impl Connection {
         largest: u64,
         outcome: PathAck,
     ) {
-        let keys = self.handshake.one_rtt.as_ref();
+        let keys = self.handshake.one_rtt();
         if keys.is_some_and(|keys| keys.awaits_ack() || keys.update_due()) {
             self.on_keys_acked(now, id, largest);
         }
@@ -104,14 +104,15 @@ impl Connection {
     #[cold]
     fn on_keys_acked(&mut self, now: Instant, id: PathId, largest: u64) {
         let (nonce_path, pto) = (self.paths.nonce_path(id), self.paths.largest_pto());
-        let Some(keys) = &mut self.handshake.one_rtt else {
+        let confirmed = self.handshake.is_confirmed();
+        let Some(keys) = self.handshake.one_rtt_mut() else {
             return;
         };
         keys.on_acked(nonce_path, largest, now, pto);
         //= specs/rfc9001.txt#section-6.6
         //# Endpoints MUST initiate a key update before sending more protected packets than
         //# the confidentiality limit for the selected AEAD permits.
-        if keys.update_due() && self.confirmed && keys.initiate_update(now) {
+        if keys.update_due() && confirmed && keys.initiate_update(now) {
             let (phase, by_peer) = (keys.updates(), false);
             self.watch
                 .note(now, Observation::KeyUpdate { phase, by_peer });
@@ -137,13 +138,8 @@ impl Connection {
     fn on_control_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
         self.data.streams_mut().settle_acked();
         match *frame {
-            SentFrame::Crypto { start, end } => {
-                self.handshake.stream(space).on_acked(start, end);
-            }
-            SentFrame::Ack { largest, .. } => {
-                if let Some(space) = self.spaces.get_mut(space) {
-                    space.received.discard_below(largest + 1);
-                }
+            SentFrame::Crypto { .. } | SentFrame::Ack { .. } | SentFrame::NewToken(_) => {
+                self.handshake.on_frame_acked(space, frame);
             }
             SentFrame::ResetStream(_)
             | SentFrame::StopSending(_)
@@ -153,11 +149,6 @@ impl Connection {
             | SentFrame::DataBlocked
             | SentFrame::StreamDataBlocked(_)
             | SentFrame::StreamsBlocked(_) => self.data.streams_mut().on_control_acked(frame),
-            SentFrame::NewToken(number) => {
-                if let Some(tokens) = &mut self.new_tokens {
-                    tokens.on_acked(number);
-                }
-            }
             SentFrame::PathChallenge(token) => self.paths.on_challenge_settled(path, token),
             SentFrame::NewConnectionId { .. }
             | SentFrame::RetireConnectionId { .. }
@@ -215,8 +206,8 @@ impl Connection {
     /// The owner of a frame other than STREAM sends it again if it still matters.
     pub(super) fn repeat_control(&mut self, space: SpaceId, frame: &SentFrame) {
         match *frame {
-            SentFrame::Crypto { start, end } => {
-                self.handshake.stream(space).on_lost(start, end);
+            SentFrame::Crypto { .. } | SentFrame::HandshakeDone | SentFrame::NewToken(_) => {
+                self.handshake.on_frame_lost(space, frame);
             }
             SentFrame::ResetStream(_)
             | SentFrame::StopSending(_)
@@ -226,14 +217,6 @@ impl Connection {
             | SentFrame::DataBlocked
             | SentFrame::StreamDataBlocked(_)
             | SentFrame::StreamsBlocked(_) => self.data.streams_mut().on_control_lost(frame),
-            //= specs/rfc9000.txt#section-13.3
-            //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.
-            SentFrame::HandshakeDone => self.handshake_done_pending = true,
-            SentFrame::NewToken(number) => {
-                if let Some(tokens) = &mut self.new_tokens {
-                    tokens.on_lost(number);
-                }
-            }
             SentFrame::NewConnectionId { .. }
             | SentFrame::RetireConnectionId { .. }
             | SentFrame::AckFrequency(_)

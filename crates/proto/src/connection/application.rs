@@ -23,7 +23,7 @@ impl Connection {
             error_code: code,
             reason,
         });
-        self.give_up_rivals(now);
+        self.with_race(|race, own| race.give_up(own, now));
         self.start_closing(now, close, false);
     }
 
@@ -44,7 +44,7 @@ impl Connection {
 
     /// Whether the handshake is confirmed (RFC 9001 section 4.1.2).
     pub fn is_handshake_confirmed(&self) -> bool {
-        self.confirmed
+        self.handshake.is_confirmed()
     }
 
     /// Why the connection ended, if it has.
@@ -54,17 +54,17 @@ impl Connection {
 
     /// The application protocol that ALPN selected.
     pub fn alpn(&self) -> Option<&[u8]> {
-        self.handshake.alpn()
+        self.handshake.session().alpn()
     }
 
     /// The server name that the client sent. `None` on clients.
     pub fn server_name(&self) -> Option<&str> {
-        self.handshake.server_name()
+        self.handshake.session().server_name()
     }
 
     /// The peer's certificate chain, leaf first, once it was received.
     pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.handshake.peer_certificates()
+        self.handshake.session().peer_certificates()
     }
 
     /// Fills `output` with keying material for the application (RFC 8446 section 7.5).
@@ -79,6 +79,7 @@ impl Connection {
         context: &[u8],
     ) -> Result<(), rustls::Error> {
         self.handshake
+            .session()
             .export_keying_material(output, label, context)
     }
 
@@ -88,8 +89,8 @@ impl Connection {
     //# An endpoint MUST NOT initiate a key update prior to having confirmed the handshake (Section
     //# 4.1.2).
     pub fn force_key_update(&mut self, now: Instant) {
-        if self.confirmed
-            && let Some(keys) = &mut self.handshake.one_rtt
+        if self.handshake.is_confirmed()
+            && let Some(keys) = self.handshake.one_rtt_mut()
         {
             keys.initiate_update(now);
         }
@@ -329,7 +330,10 @@ impl Connection {
         // Short header with the longest connection ID and packet number, and the tag.
         let short = 1 + 20 + 4 + crate::packet::TAG_LEN;
         // Long header of 0-RTT packets: version, another connection ID, lengths.
-        let long = if self.side.is_client() && self.has_early_keys() {
+        let long = if self.side.is_client()
+            && self.state.is_handshaking()
+            && self.handshake.has_early_keys()
+        {
             4 + 1 + 1 + 20 + 2
         } else {
             0

@@ -80,7 +80,7 @@ impl Connection {
     //# a response, such as those that are able to close the UDP socket, MAY end these states earlier
     //# to allow for faster resource recovery.
     pub(crate) fn end_quietly(&mut self, now: Instant) {
-        let cid = self.handshake_scid;
+        let cid = self.handshake.scid();
         // A connection with an ID of length zero has the endpoint to itself, and its next one has the same ID.
         if !cid.is_empty() {
             self.endpoint_events
@@ -94,6 +94,7 @@ impl Connection {
     pub fn abort(&mut self, now: Instant, reason: &str) -> TransportError {
         self.data.abandon_scheduler();
         self.race = None;
+        self.handshake.set_attempt(None);
         self.watch.abandon_observer();
         let error = TransportError::internal(reason.to_owned());
         self.fail(now, error.clone());
@@ -122,7 +123,7 @@ impl Connection {
     /// Nothing more is sent or decrypted: what was kept for that goes. What was received can still be read.
     fn release_memory(&mut self) {
         self.counted = None;
-        self.handshake.undecryptable.clear();
+        self.handshake.on_closed();
         self.data.streams_mut().on_closed();
         for path in self.paths.iter_mut() {
             path.leave_memory();
@@ -133,7 +134,7 @@ impl Connection {
     /// dropped: [`Endpoint::keep_remains`](crate::Endpoint::keep_remains) answers them in its place. `None` if it is not that far:
     /// first, all is to be polled. A connection that told its peer on several paths keeps itself, for its answers differ by path.
     pub fn remains(&mut self) -> Option<Remains> {
-        if self.race.is_some() || !self.endpoint_events.is_empty() {
+        if self.handshake.attempt().is_some() || !self.endpoint_events.is_empty() {
             return None;
         }
         let alone = self.paths.open_count() == 1;

@@ -3,25 +3,20 @@
 mod ack_loss;
 mod application;
 mod close;
-mod early_data;
 mod event;
-mod handshaking;
-mod new_token;
+mod handshake;
 mod paths;
 mod race;
-mod retry;
 mod timers;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use mpquic_sched_core::{ConnectionFacts, ConnectionId, Side};
 use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
-use new_token::{KeptTokens, NewTokens};
 pub(crate) use race::{Race, Setup};
 pub(crate) use timers::REST;
 
@@ -31,7 +26,7 @@ use crate::data::DataPlane;
 use crate::datagram::Datagrams;
 use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent};
 use crate::forecast::ReceiveRate;
-use crate::handshake::{AddressProof, FirstFlight, Handshake, HandshakeSpaces};
+use crate::handshake::{AddressProof, Ends, FirstFlight, Handshake, Session};
 use crate::memory::Memory;
 use crate::observe::{Started, Watch};
 use crate::packet::{QuicBit, Version};
@@ -60,45 +55,19 @@ pub struct Connection {
     /// Before what it was made by, so that it ends first.
     pub(crate) watch: Watch,
     pub(crate) side: Side,
-    pub(crate) version: Version,
     pub(crate) config: Arc<TransportConfig>,
     pub(crate) endpoint_config: Arc<EndpointConfig>,
     pub(crate) rng: StdRng,
     pub(crate) state: State,
     pub(crate) handshake: Handshake,
-    /// On servers: when the handshake must be complete.
-    pub(crate) handshake_deadline: Option<Instant>,
-    /// What the endpoint was told of the handshake's memory.
-    pub(crate) handshake_memory_told: usize,
-    /// Our connection ID of the handshake.
-    pub(crate) handshake_scid: ConnectionId,
-    /// The destination connection ID of the client's first Initial packet; on servers, of the first that was not
-    /// answered by a Retry packet.
-    pub(crate) original_dcid: ConnectionId,
-    /// The peer's connection ID of the handshake: the source of its packets with long headers.
-    pub(crate) remote_scid: ConnectionId,
-    /// On clients.
-    pub(crate) retry: Option<retry::Retry>,
-    /// On clients: goes into all Initial packets. Of a Retry packet, or of an earlier connection.
-    pub(crate) initial_token: Bytes,
-    /// On clients with several addresses to begin on, until the handshake is confirmed.
+    /// On clients with several addresses to begin on, until the handshake is confirmed: the other attempts.
     pub(crate) race: Option<Box<Race>>,
-    /// On clients.
-    pub(crate) kept_tokens: Option<Box<KeptTokens>>,
-    /// On servers that give out tokens.
-    pub(crate) new_tokens: Option<Box<NewTokens>>,
     /// On servers: its place among the complete connections.
     pub(crate) counted: Option<Box<Counted>>,
-    pub(crate) spaces: HandshakeSpaces,
     pub(crate) paths: Paths,
     pub(crate) data: DataPlane,
     pub(crate) peer: TransportParameters,
-    pub(crate) peer_known: bool,
-    pub(crate) received_any: bool,
-    /// RFC 9001 section 4.1.2.
-    pub(crate) confirmed: bool,
     pub(crate) quic_bit: QuicBit,
-    pub(crate) handshake_done_pending: bool,
     /// When a packet was last received, or the first ack-eliciting one sent after that.
     pub(crate) idle_since: Instant,
     pub(crate) eliciting_since_received: bool,
@@ -138,33 +107,30 @@ impl Connection {
         // with, so that is nothing else.
         parameters.version_information =
             Some(VersionInformation::new(version, [version], &mut rng));
-        let handshake = Handshake::client(config.tls, server_name, &parameters, &dcid, version)?;
-        let kept = KeptTokens {
-            store: config.token_store,
-            server_name: server_name.into(),
+        let session = Session::client(config.tls, server_name, &parameters, &dcid, version)?;
+        let ends = Ends {
+            side: Side::Client,
+            version,
+            scid,
+            original_dcid: dcid,
+            remote_cid: dcid,
         };
+        let transport = config.transport;
         let mut this = Self::new(
             now,
-            Side::Client,
-            version,
-            config.transport,
+            &ends,
+            transport,
             endpoint,
             tuple,
             rng,
             reset_key,
             cid_generator,
-            handshake,
-            scid,
-            dcid,
-            dcid,
+            session,
         );
         this.paths.follow_peer_if(config.preferred_address);
-        this.handshake_deadline = Some(now + config.handshake_timeout);
-        // RFC 9369 section 5: a token of one version is not used with another. All that are kept are of version 1.
-        if version == Version::V1 {
-            this.initial_token = kept.take();
-            this.kept_tokens = Some(Box::new(kept));
-        }
+        let deadline = now + config.handshake_timeout;
+        this.handshake.set_deadline(Some(deadline));
+        this.handshake.keep_tokens(config.token_store, server_name);
         let started = Started {
             side: Side::Client,
             version,
@@ -173,7 +139,10 @@ impl Connection {
             scid,
         };
         this.watch.on_start(now, started, &parameters);
-        this.start_early_data();
+        if let Some(remembered) = this.handshake.offer_early_data() {
+            this.peer = remembered;
+            this.data.set_peer_params(&this.peer);
+        }
         Ok(this)
     }
 
@@ -214,30 +183,29 @@ impl Connection {
             &mut rng,
         ));
         let tls = config.tls.clone();
-        let handshake = Handshake::server(tls, &parameters, &attempt.dcid, version)?;
+        let session = Session::server(tls, &parameters, &attempt.dcid, version)?;
+        let ends = Ends {
+            side: Side::Server,
+            version,
+            scid,
+            original_dcid: attempt.dcid,
+            remote_cid: attempt.scid,
+        };
         let mut this = Self::new(
             now,
-            Side::Server,
-            version,
+            &ends,
             config.transport.clone(),
             endpoint,
             attempt.network_path,
             rng,
             reset_key,
             cid_generator,
-            handshake,
-            scid,
-            attempt.dcid,
-            attempt.scid,
+            session,
         );
-        this.handshake_deadline = Some(now + config.handshake_timeout);
-        let sent = match version {
-            Version::V1 => config.validation_tokens.sent,
-            Version::V2 => 0,
-        };
-        //= specs/rfc9000.txt#section-19.7
-        //# Clients MUST NOT send NEW_TOKEN frames.
-        this.new_tokens = (sent > 0).then(|| Box::new(NewTokens::new(Arc::clone(tokens), sent)));
+        let deadline = now + config.handshake_timeout;
+        this.handshake.set_deadline(Some(deadline));
+        let first = config.validation_tokens.sent;
+        this.handshake.give_tokens(tokens, first);
         if attempt.proof.is_valid()
             && let Some(path) = this.paths.get_mut(PathId::ZERO)
         {
@@ -269,31 +237,28 @@ impl Connection {
 
     fn new(
         now: Instant,
-        side: Side,
-        version: Version,
+        ends: &Ends,
         config: Arc<TransportConfig>,
         endpoint: &Arc<EndpointConfig>,
         tuple: FourTuple,
         mut rng: StdRng,
         reset_key: Arc<ResetKey>,
         cid_generator: CidGenerator,
-        handshake: Handshake,
-        scid: ConnectionId,
-        original_dcid: ConnectionId,
-        remote_cid: ConnectionId,
+        session: Session,
     ) -> Self {
+        let (side, scid) = (ends.side, ends.scid);
         let setup = PathsSetup {
             side,
             tuple,
             local: scid,
-            remote: remote_cid,
+            remote: ends.remote_cid,
             cid_generator,
             reset_key,
             config: Arc::clone(&config),
             endpoint: Arc::clone(endpoint),
         };
         let mut paths = Paths::new(setup, &mut rng);
-        let spaces = HandshakeSpaces::new(&mut rng);
+        let handshake = Handshake::new(ends, session, &mut rng);
         paths.begin(now, &mut rng);
         let factories = endpoint.observers.iter().chain(&config.observers);
         let observer = crate::observe::observer(side, factories);
@@ -303,30 +268,15 @@ impl Connection {
         Self {
             watch: Watch::new(now, observer),
             side,
-            version,
             rng,
             state: State::new(),
             handshake,
-            handshake_deadline: None,
-            handshake_memory_told: 0,
-            handshake_scid: scid,
-            original_dcid,
-            remote_scid: remote_cid,
-            retry: None,
-            initial_token: Bytes::new(),
             race: None,
-            kept_tokens: None,
-            new_tokens: None,
             counted: None,
-            spaces,
             paths,
             data,
             peer: TransportParameters::default(),
-            peer_known: false,
-            received_any: false,
-            confirmed: false,
             quic_bit: QuicBit::default(),
-            handshake_done_pending: false,
             idle_since: now,
             eliciting_since_received: false,
             rest_at: None,
@@ -418,10 +368,16 @@ impl Connection {
 
     /// Takes in a datagram from the endpoint, or several that came together.
     pub fn handle_event(&mut self, mut event: ConnectionEvent) {
-        match self.race {
-            None => self.on_event(&mut event),
-            Some(_) => self.handle_racing_event(&mut event),
+        if self.handshake.attempt().is_none() {
+            return self.on_event(&mut event);
         }
+        let cid_len = self.endpoint_config.cids.len();
+        let race = self.race.as_deref_mut();
+        match race.and_then(|race| race.rival_of(&event.datagrams, cid_len)) {
+            Some(rival) => rival.on_event(&mut event),
+            None => self.on_event(&mut event),
+        }
+        self.settle_race(event.now);
     }
 
     fn on_event(&mut self, event: &mut ConnectionEvent) {
@@ -431,17 +387,22 @@ impl Connection {
             arrival.bytes = datagram.len();
             self.on_datagram(&arrival, datagram);
         }
-        self.tell_handshake_memory();
+        if self.state.is_handshaking()
+            && let Some(bytes) = self.handshake.memory_to_tell()
+        {
+            self.endpoint_events
+                .push_back(EndpointEvent::HandshakeBytes(bytes));
+        }
     }
 
     /// Whether any packet of the peer was decrypted: if not, what came was no client's Initial.
     pub(crate) fn has_received(&self) -> bool {
-        self.received_any
+        self.handshake.is_heard()
     }
 
     /// The version of QUIC.
     pub fn version(&self) -> Version {
-        self.version
+        self.handshake.version()
     }
 
     /// The span in which the connection's `tracing` events are: those who log of it may enter it. Disabled if nobody read
@@ -459,7 +420,7 @@ impl Connection {
     pub fn stats(&self) -> ConnectionStats {
         let mut stats = self.totals;
         self.data.add_stats(&mut stats);
-        let keys = self.handshake.one_rtt.as_ref();
+        let keys = self.handshake.one_rtt();
         stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
         stats
     }
@@ -474,7 +435,7 @@ impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection")
             .field("side", &self.side)
-            .field("scid", &self.handshake_scid)
+            .field("scid", &self.handshake.scid())
             .finish_non_exhaustive()
     }
 }

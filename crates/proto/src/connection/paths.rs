@@ -42,7 +42,7 @@ impl Connection {
     pub fn may_open_paths(&self) -> bool {
         let handshake = match self.config.path_start {
             PathStart::Complete if !self.paths.was_early_refused() => self.state.is_established(),
-            _ => self.confirmed,
+            _ => self.handshake.is_confirmed(),
         };
         handshake && self.side.is_client()
     }
@@ -284,7 +284,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-9
         //# An endpoint MUST NOT initiate connection migration before the handshake is confirmed, as
         //# defined in Section 4.1.2 of [QUIC-TLS].
-        if !self.confirmed {
+        if !self.handshake.is_confirmed() {
             return Err(PathError::HandshakeIncomplete);
         }
         let events = &mut self.endpoint_events;
@@ -311,7 +311,7 @@ impl Connection {
     /// cannot go on from another address. The peer cannot be told. A connection that is closed already is over, too: nobody can
     /// be told again. One that begins on several addresses goes on with the others.
     pub fn lose_address(&mut self, now: Instant, network_path: FourTuple, reason: PathError) {
-        if self.race.is_some() && self.state.is_handshaking() {
+        if self.handshake.attempt().is_some() && self.state.is_handshaking() {
             return self.handle_send_error(now, network_path, "its socket is closed");
         }
         let local = network_path.local;
@@ -473,7 +473,10 @@ impl Connection {
         id: u64,
         error_code: PathErrorCode,
     ) -> Result<(), TransportError> {
-        match self.paths.on_peer_abandons(now, id, self.confirmed)? {
+        match self
+            .paths
+            .on_peer_abandons(now, id, self.handshake.is_confirmed())?
+        {
             PeerAbandons::Nothing => {}
             PeerAbandons::LastPath(id) => {
                 // The path stays for as long as CONNECTION_CLOSE has to travel on it.

@@ -8,10 +8,10 @@ use mpquic_sched_core::Side;
 use super::Connection;
 use crate::closing::CloseFrame;
 use crate::config::MIN_KEEP_ALIVE;
-use crate::frame::SentFrame;
-use crate::path::{ALL, ChallengeOutcome, Expected, PROBES_PER_PTO, TimerFacts};
-use crate::recovery::{RttEstimator, earlier, later};
-use crate::space::{SpaceId, pto_duration};
+use crate::handshake::{Attempt, TimerFacts as HandshakeFacts};
+use crate::path::{ALL, ChallengeOutcome, Expected, TimerFacts};
+use crate::recovery::earlier;
+use crate::space::{PacketSpace, SpaceId};
 use crate::{ConnectionError, PathErrorCode, PathId};
 
 /// The longest idle timeout that three PTOs ask for in place of a shorter one that was negotiated.
@@ -30,8 +30,7 @@ impl Connection {
             return Some(until);
         }
         let mut next = self.rest_at;
-        let settled = self.handshake_deadline.is_none() && self.spaces.is_empty();
-        if !settled || self.race.is_some() || self.handshake.early_data.timer().is_some() {
+        if self.handshake.has_timers() {
             next = earlier(next, self.handshake_timeout());
         }
         if self.state.is_established() {
@@ -62,21 +61,30 @@ impl Connection {
     #[cold]
     #[inline(never)]
     fn handshake_timeout(&mut self) -> Option<Instant> {
-        let mut next = self.handshake_deadline;
-        if self.race.is_some() {
-            next = earlier(next, self.race_timer());
-        }
-        next = earlier(next, self.handshake_pto_deadline());
-        next = earlier(next, self.handshake.early_data.timer());
-        let losses = self.spaces.iter().filter_map(|space| space.loss_time);
-        earlier(next, losses.min())
+        let next = self.handshake.next_timeout(self.handshake_facts().as_ref());
+        let copies = self.handshake.attempt().and_then(Attempt::timer);
+        let copies = copies.filter(|_| self.state.is_alive());
+        let others = self.with_race(|race, own| race.timer(own)).flatten();
+        earlier(earlier(next, copies), others)
+    }
+
+    /// What the timers of the handshake depend on; `None` if its path is gone.
+    fn handshake_facts(&self) -> Option<HandshakeFacts<'_>> {
+        let path = self.paths.get(PathId::ZERO)?;
+        Some(HandshakeFacts {
+            rtt: path.rtt(),
+            pto_count: path.pto_count(),
+            at_limit: path.is_at_limit(),
+            idle_since: self.idle_since,
+        })
     }
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come. An early call does nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.on_timeout(now);
-        if self.race.is_some() {
-            self.on_race_timeout(now);
+        if self.handshake.attempt().is_some() {
+            self.with_race(|race, own| race.on_timeout(own, now));
+            self.settle_race(now);
         }
     }
 
@@ -102,8 +110,11 @@ impl Connection {
             return;
         }
         let late = |at: Instant| at <= now;
-        if self.handshake_deadline.is_some_and(late) {
-            return self.on_handshake_deadline(now);
+        if self.handshake.is_late(now) {
+            if let Some(race) = &mut self.race {
+                race.on_late(now);
+            }
+            return self.end(now, Some(ConnectionError::TimedOut));
         }
         if self.idle_deadline().is_some_and(late) {
             // RFC 9000 section 10.1: silently.
@@ -179,7 +190,7 @@ impl Connection {
         let keep_alive = [self.config.keep_alive_interval, limited];
         TimerFacts {
             max_ack_delay: self.paths.peer_max_ack_delay(),
-            confirmed: self.confirmed,
+            confirmed: self.handshake.is_confirmed(),
             keep_alive: match self.state.is_established() {
                 true => keep_alive.into_iter().flatten().min(),
                 false => None,
@@ -267,116 +278,21 @@ impl Connection {
 
     fn on_handshake_timeouts(&mut self, now: Instant) {
         for space_id in [SpaceId::Initial, SpaceId::Handshake] {
-            let loss_time = self.spaces.get(space_id).and_then(|space| space.loss_time);
-            if loss_time.is_some_and(|at| at <= now) {
-                let space = self.spaces.get_mut(space_id);
-                let lost_on = space
-                    .and_then(|space| self.paths.on_handshake_loss_timeout(now, space, space_id));
-                if let Some(index) = lost_on {
-                    self.on_packets_lost(now, index, space_id);
-                }
+            let space = self.handshake.space_mut(space_id);
+            let due = |space: &&mut PacketSpace| space.loss_time.is_some_and(|at| at <= now);
+            if let Some(space) = space.filter(due)
+                && let Some(index) = self.paths.on_handshake_loss_timeout(now, space, space_id)
+            {
+                self.on_packets_lost(now, index, space_id);
             }
         }
-        if self.handshake_pto_deadline().is_some_and(|at| at <= now) {
-            self.on_handshake_pto();
-        }
-    }
-
-    /// When the PTO of the Initial and Handshake spaces expires.
-    fn handshake_pto_deadline(&self) -> Option<Instant> {
-        if self.spaces.is_empty() {
-            return None;
-        }
-        let path = self.paths.get(PathId::ZERO)?;
-        //= specs/rfc9002.txt#section-6.2.2.1
-        //# If no additional data can be sent, the server's PTO timer MUST NOT be armed until
-        //# datagrams have been received from the client because packets sent on PTO count against
-        //# the anti-amplification limit.
-        if path.is_at_limit() || self.spaces.has_probes() {
-            return None;
-        }
-        // RFC 9002 section 6.2.1: nor while a loss by time is awaited.
-        if self.spaces.iter().any(|space| space.loss_time.is_some()) {
-            return None;
-        }
-        let (rtt, count) = (path.rtt(), path.pto_count());
-        let spaces = self.spaces.iter();
-        //= specs/rfc9002.txt#section-6.2.1
-        //# When ack-eliciting packets in multiple packet number spaces are in flight, the timer
-        //# MUST be set to the earlier value of the Initial and Handshake packet number spaces.
-        let earliest = spaces
-            .filter_map(|space| space.pto_time(rtt, Duration::ZERO, count))
-            .min();
-        if earliest.is_some() || self.confirmed {
-            return earliest;
-        }
-        if self.side == Side::Server {
-            return self.finished_deadline(rtt);
-        }
-        //= specs/rfc9002.txt#section-6.2.2.1
-        //# That is, the client MUST set the PTO timer if the client has not received an
-        //# acknowledgment for any of its Handshake packets and the handshake is not confirmed (see
-        //# Section 4.1.2 of [QUIC-TLS]), even if there are no packets in flight.
-        Some(self.idle_since + pto_duration(rtt, Duration::ZERO, count))
-    }
-
-    /// When a server asks for the client's Finished. The client has Handshake keys and owes it, the server has nothing in
-    /// flight, and the client's PTO may be long by then: it has doubled with each loss, and no RTT sample may have made it
-    /// short. Each question waits twice as long as the one before, whatever is answered.
-    fn finished_deadline(&self, rtt: &RttEstimator) -> Option<Instant> {
-        let space = self.spaces.get(SpaceId::Handshake)?;
-        if self.handshake.is_complete() || space.next_expected() == 0 {
-            return None;
-        }
-        let wait = pto_duration(rtt, Duration::ZERO, self.spaces.asked());
-        Some(later(self.idle_since, wait))
-    }
-
-    fn on_handshake_pto(&mut self) {
-        let Some(path) = self.paths.get_mut(PathId::ZERO) else {
-            return;
-        };
-        path.on_handshake_pto();
-        let mut probed = false;
-        for space_id in [SpaceId::Initial, SpaceId::Handshake] {
-            let Some(space) = self.spaces.get(space_id) else {
-                continue;
-            };
-            if space.ack_eliciting_in_flight() == 0 {
-                continue;
-            }
-            probed = true;
-            let stream = self.handshake.stream(space_id);
-            for (_, packet) in space.sent.iter() {
-                for frame in &packet.frames {
-                    if let SentFrame::Crypto { start, end } = *frame {
-                        stream.on_lost(start, end);
-                    }
-                }
-            }
-            self.spaces.request_probes(space_id, PROBES_PER_PTO);
-        }
-        if probed {
-            return;
-        }
-        if self.side == Side::Server {
-            self.spaces.ask_for_finished();
-        } else {
-            //= specs/rfc9000.txt#section-8.1
-            //# Specifically, the client MUST send an Initial packet in a UDP datagram that contains at
-            //# least 1200 bytes if it does not have Handshake keys, and otherwise send a Handshake
-            //# packet.
-            //= specs/rfc9002.txt#section-6.2.2.1
-            //# When the PTO fires, the client MUST send a Handshake packet if it has Handshake
-            //# keys, otherwise it MUST send an Initial packet in a UDP datagram with a payload of
-            //# at least 1200 bytes.
-            let space_id = match self.handshake.handshake {
-                Some(_) => SpaceId::Handshake,
-                None => SpaceId::Initial,
-            };
-            self.spaces.request_probes(space_id, 1);
-            // The next deadline counts from here.
-            self.eliciting_since_received = true;
+        let pto = self.handshake.pto_deadline(self.handshake_facts().as_ref());
+        if pto.is_some_and(|at| at <= now)
+            && let Some(path) = self.paths.get_mut(PathId::ZERO)
+        {
+            path.on_handshake_pto();
+            // If nothing is in flight, the next deadline counts from what a client sends now.
+            self.eliciting_since_received |= self.handshake.on_pto();
         }
     }
 

@@ -1,343 +1,530 @@
-//! Drives TLS through the CRYPTO streams and holds the keys of each level.
+//! The handshake of a connection: the TLS session, the Initial and Handshake packet number spaces, Retry, tokens, early
+//! data, packets that came before their keys, and the addresses that a client begins on.
 
+mod attempt;
+mod copies;
 mod crypto_stream;
 mod early_data;
+mod long;
+mod retry;
+mod session;
 mod sessions;
 mod spaces;
 mod start;
+mod timers;
+mod tokens;
+mod tries;
 mod undecryptable;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use mpquic_sched_core::{ConnectionId, Side};
-use rustls::quic::{self, KeyChange};
+use rand::rngs::StdRng;
 
-pub(crate) use crypto_stream::CryptoStream;
+pub(crate) use attempt::{Attempt, Refused};
 pub(crate) use early_data::EarlyData;
-pub(crate) use spaces::HandshakeSpaces;
+pub(crate) use long::Opened;
+pub(crate) use session::Session;
 pub use start::ConnectError;
-pub(crate) use start::{AddressProof, FirstFlight};
+pub(crate) use start::{AddressProof, Ends, FirstFlight};
+pub(crate) use timers::TimerFacts;
+pub(crate) use tries::Tries;
 pub(crate) use undecryptable::Undecryptable;
 
-use crate::TransportError;
-use crate::crypto::{Keys, OneRttKeys, initial_keys};
+use self::spaces::HandshakeSpaces;
+use self::tokens::Tokens;
+use self::undecryptable::Buffered;
+use crate::crypto::OneRttKeys;
+use crate::events::DatagramMeta;
+use crate::frame::writer::FrameWriter;
+use crate::frame::{AckFrame, Frame, SentFrame};
 use crate::packet::Version;
-use crate::space::SpaceId;
-use crate::transport_parameters::TransportParameters;
+use crate::space::{PacketSpace, SpaceId};
+use crate::token::{AddressTokens, SharedTokenStore};
+use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
+use crate::{PathId, TransportError};
 
-/// Bytes that encoded transport parameters mostly take.
-const PARAMETERS: usize = 192;
+/// Changes of what a half-open connection keeps that the endpoint does not hear of.
+const MEMORY_STEP: usize = 1024;
 
-/// The TLS session, its CRYPTO streams and the keys it gave.
+/// The handshake of one connection.
 pub(crate) struct Handshake {
-    tls: quic::Connection,
-    streams: [CryptoStream; 3],
-    /// Where TLS writes to now.
-    write_space: SpaceId,
-    pub(crate) initial: Option<Keys>,
-    pub(crate) handshake: Option<Keys>,
-    pub(crate) one_rtt: Option<OneRttKeys>,
-    pub(crate) early_data: EarlyData,
-    pub(crate) undecryptable: Undecryptable,
-    complete: bool,
-    scratch: Vec<u8>,
+    side: Side,
+    version: Version,
+    /// Our connection ID of the handshake.
+    scid: ConnectionId,
+    /// The destination connection ID of the client's first Initial packet; on servers, of the first that was not
+    /// answered by a Retry packet.
+    original_dcid: ConnectionId,
+    /// The peer's connection ID of the handshake: the source of its packets with long headers.
+    remote_scid: ConnectionId,
+    session: Session,
+    spaces: HandshakeSpaces,
+    undecryptable: Undecryptable,
+    /// On clients: the server's ID in the Retry that was acted on, which its transport parameters must name (RFC 9000
+    /// section 7.3).
+    retry_source: Option<ConnectionId>,
+    /// On clients: goes into all Initial packets. Of a Retry packet, or of an earlier connection.
+    initial_token: Bytes,
+    tokens: Tokens,
+    /// On clients with several addresses to begin on, until the handshake is confirmed.
+    attempt: Option<Box<Attempt>>,
+    /// When it must be complete.
+    deadline: Option<Instant>,
+    /// What the endpoint was told of its memory.
+    memory_told: usize,
+    /// A packet of the peer was decrypted.
+    heard: bool,
+    /// The peer's transport parameters were read.
+    parameters_known: bool,
+    /// RFC 9001 section 4.1.2.
+    confirmed: bool,
+    /// On servers: HANDSHAKE_DONE is to be sent.
+    done_pending: bool,
 }
 
 /// What reading a CRYPTO frame brought.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Handshake keys are there now.
-    pub(crate) handshake_keys: bool,
-    /// 1-RTT keys are there now.
-    pub(crate) one_rtt_keys: bool,
+    /// The peer's transport parameters, once.
+    pub(crate) parameters: Option<Box<TransportParameters>>,
+    /// The server has not taken the early data: it is as if it had never been sent.
+    pub(crate) early_data_rejected: bool,
+    /// A server can send 1-RTT packets now, and knows what its client takes.
+    pub(crate) early_answers: bool,
     /// TLS is complete now (RFC 9001 section 4.1.1).
     pub(crate) complete: bool,
+    /// There are new keys, and packets that may have waited for them.
+    pub(crate) decryptable: bool,
 }
 
 impl Handshake {
-    pub(crate) fn client(
-        config: Arc<rustls::ClientConfig>,
-        server_name: &str,
-        parameters: &TransportParameters,
-        initial_dcid: &ConnectionId,
-        version: Version,
-    ) -> Result<Self, ConnectError> {
-        let name = rustls::pki_types::ServerName::try_from(server_name)
-            .map_err(|_| ConnectError::InvalidServerName(server_name.into()))?
-            .to_owned();
-        let mut encoded = Vec::with_capacity(PARAMETERS);
-        parameters.encode(Side::Client, &mut encoded);
-        let config = sessions::of_client(config, version);
-        let tls = quic::ClientConnection::new(config, version.tls(), name, encoded)
-            .map_err(|error| ConnectError::Tls(error.to_string()))?;
-        let mut this = Self::new(
-            tls.into(),
-            initial_keys(version, initial_dcid, Side::Client),
-        );
-        this.write_tls();
-        Ok(this)
-    }
-
-    pub(crate) fn server(
-        config: Arc<rustls::ServerConfig>,
-        parameters: &TransportParameters,
-        initial_dcid: &ConnectionId,
-        version: Version,
-    ) -> Result<Self, TransportError> {
-        let mut encoded = Vec::with_capacity(PARAMETERS);
-        parameters.encode(Side::Server, &mut encoded);
-        //= specs/rfc9000.txt#section-7
-        //# The cryptographic handshake MUST provide the following properties:
-        let config = sessions::bind(&config, parameters.early_limits(), version);
-        let tls = quic::ServerConnection::new(config, version.tls(), encoded)
-            .map_err(|error| TransportError::internal(error.to_string()))?;
-        Ok(Self::new(
-            tls.into(),
-            initial_keys(version, initial_dcid, Side::Server),
-        ))
-    }
-
-    fn new(tls: quic::Connection, initial: Keys) -> Self {
+    pub(crate) fn new(ends: &Ends, session: Session, rng: &mut StdRng) -> Self {
         Self {
-            tls,
-            streams: Default::default(),
-            write_space: SpaceId::Initial,
-            initial: Some(initial),
-            handshake: None,
-            one_rtt: None,
-            early_data: EarlyData::default(),
+            side: ends.side,
+            version: ends.version,
+            scid: ends.scid,
+            original_dcid: ends.original_dcid,
+            remote_scid: ends.remote_cid,
+            session,
+            spaces: HandshakeSpaces::new(rng),
             undecryptable: Undecryptable::default(),
-            complete: false,
-            scratch: Vec::new(),
+            retry_source: None,
+            initial_token: Bytes::new(),
+            tokens: Tokens::default(),
+            attempt: None,
+            deadline: None,
+            memory_told: 0,
+            heard: false,
+            parameters_known: false,
+            confirmed: false,
+            done_pending: false,
         }
     }
 
-    /// Gives back memory that is kept to be used again.
-    pub(crate) fn shrink(&mut self) {
-        self.scratch = Vec::new();
+    /// It must be complete by then.
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
     }
 
-    pub(crate) fn stream(&mut self, space_id: SpaceId) -> &mut CryptoStream {
-        &mut self.streams[space_id as usize]
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline
     }
 
-    /// Bytes kept of what came at a level, and the gaps in them.
-    pub(crate) fn buffered(&self, space_id: SpaceId) -> (usize, usize) {
-        self.streams[space_id as usize].buffered()
+    /// On clients: begins with a token of an earlier connection to the server, if there is one, and keeps those that it
+    /// gives.
+    pub(crate) fn keep_tokens(&mut self, store: SharedTokenStore, server_name: &str) {
+        // RFC 9369 section 5: a token of one version is not used with another. All that are kept are of version 1.
+        if self.version == Version::V1 {
+            self.initial_token = self.tokens.keep(store, server_name);
+        }
     }
 
-    /// Memory of the handshake data and of the packets that wait for keys: what a peer can make grow.
-    pub(crate) fn memory(&self) -> usize {
-        let streams = self.streams.iter().map(CryptoStream::memory);
-        streams.sum::<usize>() + self.undecryptable.memory()
+    /// On servers: gives the client so many tokens at first.
+    pub(crate) fn give_tokens(&mut self, tokens: &Arc<AddressTokens>, first: u32) {
+        // As clients keep them.
+        if self.version == Version::V1 {
+            self.tokens.give(tokens, first);
+        }
     }
 
-    pub(crate) fn can_send(&self, space_id: SpaceId) -> bool {
-        self.streams[space_id as usize].can_send()
+    /// A client that resumes a session, if TLS lets it send early data: offers it. Returns the server's limits of the
+    /// earlier connection, which hold until its own are known.
+    //= specs/rfc9000.txt#section-7.4.1
+    //# When sending frames in 0-RTT packets, a client MUST only use remembered transport
+    //# parameters; importantly, it MUST NOT use updated values that it learns from the server's
+    //# updated transport parameters or from frames received in 1-RTT packets.
+    pub(crate) fn offer_early_data(&mut self) -> Option<TransportParameters> {
+        let encoded = self.session.remembered_parameters()?;
+        // What a store of sessions has kept may be anything.
+        let parameters = TransportParameters::decode(Side::Server, encoded).ok()?;
+        self.session.offer_early_data();
+        //= specs/rfc9000.txt#section-7.4.1
+        //# A client that attempts to send 0-RTT data MUST remember all other transport parameters
+        //# used by the server that it is able to process.
+        Some(parameters.remembered())
     }
 
-    /// Bytes of a level that wait to be sent.
-    pub(crate) fn unsent(&self, space_id: SpaceId) -> usize {
-        self.streams[space_id as usize].unsent()
+    pub(crate) fn version(&self) -> Version {
+        self.version
     }
 
+    pub(crate) fn scid(&self) -> ConnectionId {
+        self.scid
+    }
+
+    pub(crate) fn original_dcid(&self) -> ConnectionId {
+        self.original_dcid
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Whether any packet of the peer was decrypted: if not, what came was no client's Initial.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard
+    }
+
+    /// Whether TLS is complete (RFC 9001 section 4.1.1).
     pub(crate) fn is_complete(&self) -> bool {
-        self.complete
+        self.session.is_complete()
     }
 
-    /// The peer's transport parameters, once TLS has them; authenticated once it is complete.
-    pub(crate) fn peer_parameters(&self) -> Option<&[u8]> {
-        // Until the server's own have come, a client that resumes a session finds those of the
-        // earlier connection here (they are for 0-RTT).
-        if matches!(self.tls, quic::Connection::Client(_)) && self.tls.is_handshaking() {
-            return None;
-        }
-        self.tls.quic_transport_parameters()
+    /// Whether it is confirmed (RFC 9001 section 4.1.2).
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed
     }
 
-    /// On a client that resumes a session and may send early data, the parameters of the server on the
-    /// earlier connection; to be asked for before the handshake begins.
-    pub(crate) fn remembered_parameters(&self) -> Option<&[u8]> {
-        let client = matches!(self.tls, quic::Connection::Client(_));
-        if !client || self.tls.zero_rtt_keys().is_none() {
-            return None;
-        }
-        self.tls.quic_transport_parameters()
+    /// Whether there are Initial or Handshake keys. Without them, there is nothing of it to be sent any more.
+    pub(crate) fn has_long_keys(&self) -> bool {
+        self.session.initial.is_some() || self.session.handshake.is_some()
     }
 
-    /// The client will send early data.
-    pub(crate) fn offer_early_data(&mut self) {
-        if let Some(keys) = self.tls.zero_rtt_keys() {
-            self.early_data.offer(keys);
+    pub(crate) fn has_keys(&self, space_id: SpaceId) -> bool {
+        match space_id {
+            SpaceId::Initial => self.session.initial.is_some(),
+            SpaceId::Handshake => self.session.handshake.is_some(),
+            SpaceId::Data => self.session.one_rtt.is_some(),
         }
     }
 
-    /// On a client whose handshake is complete, whether the server took its early data. `None` if it
-    /// offered none, or if that was asked before.
-    pub(crate) fn settle_early_data(&mut self) -> Option<bool> {
-        match &self.tls {
-            quic::Connection::Client(tls) if !tls.is_handshaking() => {
-                self.early_data.settle(tls.is_early_data_accepted())
-            }
-            _ => None,
+    pub(crate) fn one_rtt(&self) -> Option<&OneRttKeys> {
+        self.session.one_rtt.as_ref()
+    }
+
+    pub(crate) fn one_rtt_mut(&mut self) -> Option<&mut OneRttKeys> {
+        self.session.one_rtt.as_mut()
+    }
+
+    pub(crate) fn early_data(&self) -> &EarlyData {
+        &self.session.early_data
+    }
+
+    /// Whether application data can be sent before it is complete.
+    pub(crate) fn has_early_keys(&self) -> bool {
+        match self.side {
+            Side::Client => self.session.early_data.keys().is_some(),
+            Side::Server => self.session.one_rtt.is_some() && self.parameters_known,
         }
     }
 
-    /// Whether the session is one of an earlier connection.
-    pub(crate) fn is_resumed(&self) -> bool {
-        self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    /// The number space of Initial or Handshake packets, until its keys are dropped.
+    pub(crate) fn space(&self, space_id: SpaceId) -> Option<&PacketSpace> {
+        self.spaces.get(space_id)
     }
 
-    /// Whether a server waits for the ClientHello, or for the rest of it.
-    pub(crate) fn awaits_client_hello(&self) -> bool {
-        self.read_space() == SpaceId::Initial
+    pub(crate) fn space_mut(&mut self, space_id: SpaceId) -> Option<&mut PacketSpace> {
+        self.spaces.get_mut(space_id)
     }
 
-    pub(crate) fn alpn(&self) -> Option<&[u8]> {
-        self.tls.alpn_protocol()
+    pub(crate) fn spaces(&self) -> impl Iterator<Item = &PacketSpace> {
+        self.spaces.iter()
     }
 
-    pub(crate) fn server_name(&self) -> Option<&str> {
-        match &self.tls {
-            quic::Connection::Server(tls) => tls.server_name(),
-            quic::Connection::Client(_) => None,
-        }
+    /// Bytes in flight in both.
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
+        self.spaces.bytes_in_flight()
     }
 
-    pub(crate) fn peer_certificates(
-        &self,
-    ) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
-        self.tls.peer_certificates()
+    pub(crate) fn undecryptable(&self) -> &Undecryptable {
+        &self.undecryptable
     }
 
-    pub(crate) fn export_keying_material(
-        &self,
-        output: &mut [u8],
-        label: &[u8],
-        context: &[u8],
-    ) -> Result<(), rustls::Error> {
-        self.tls
-            .export_keying_material(output, label, Some(context))
-            .map(|_| ())
+    /// The addresses that a client with several of them begins on.
+    pub(crate) fn attempt(&self) -> Option<&Attempt> {
+        self.attempt.as_deref()
     }
 
-    /// Takes in a CRYPTO frame and lets TLS answer.
+    pub(crate) fn attempt_mut(&mut self) -> Option<&mut Attempt> {
+        self.attempt.as_deref_mut()
+    }
+
+    /// Begins on several addresses, of which one becomes that of the handshake.
+    pub(crate) fn set_attempt(&mut self, attempt: Option<Box<Attempt>>) {
+        self.attempt = attempt;
+    }
+
+    /// Takes in a CRYPTO frame and lets TLS answer. `remembered`: what early data was sent by.
     pub(crate) fn on_crypto(
         &mut self,
         space_id: SpaceId,
         offset: u64,
         data: &[u8],
+        remembered: &TransportParameters,
     ) -> Result<Progress, TransportError> {
-        let reading = self.read_space();
-        let stream = &mut self.streams[space_id as usize];
-        if space_id < reading && !stream.has_read(offset + data.len() as u64) {
-            //= specs/rfc9001.txt#section-4.1.3
-            //# * If the packet is from a previously installed encryption level, it MUST NOT contain
-            //# data that extends past the end of previously received data in that flow.
-            //= specs/rfc9001.txt#section-4.1.3
-            //# Implementations MUST treat any violations of this requirement as a connection
-            //# error of type PROTOCOL_VIOLATION.
-            return Err(TransportError::protocol_violation(
-                "new CRYPTO data at an encryption level that is over",
+        let new = self.session.on_crypto(space_id, offset, data)?;
+        let mut progress = Progress::default();
+        if !self.parameters_known {
+            self.read_parameters(remembered, &mut progress)?;
+        }
+        if new.complete && !self.parameters_known {
+            //= specs/rfc9001.txt#section-8.2
+            //# Endpoints MUST send the quic_transport_parameters extension; endpoints that
+            //# receive ClientHello or EncryptedExtensions messages without the
+            //# quic_transport_parameters extension MUST close the connection with an error of
+            //# type 0x016d (equivalent to a fatal TLS missing_extension alert, see Section
+            //# 4.8).
+            return Err(TransportError::crypto(
+                109,
+                "the peer sent no transport parameters",
             ));
         }
-        stream.on_frame(offset, data)?;
-        let tls = &mut self.tls;
-        let read = stream.read(|bytes| tls.read_hs(bytes));
-        let read = read.map_err(|error| {
-            //= specs/rfc9001.txt#section-4.8
-            //# As QUIC provides alternative mechanisms for connection termination and the TLS
-            //# connection is only closed if an error is encountered, a QUIC endpoint MUST treat any
-            //# alert from TLS as if it were at the "fatal" level.
-            // RFC 9001 section 4.8: a TLS alert becomes a connection error of code 0x100 + alert.
-            let alert = self.tls.alert().map_or(80, u8::from);
-            if error == rustls::PeerMisbehaved::InvalidMaxEarlyDataSize.into() {
-                //= specs/rfc9001.txt#section-4.6.1
-                //# A client MUST treat receipt of a NewSessionTicket that contains an early_data
-                //# extension with any other value as a connection error of type
-                //# PROTOCOL_VIOLATION.
-                return TransportError::protocol_violation("a ticket with a limit on early data");
-            }
-            TransportError::crypto(alert, error.to_string())
-        })?;
-        if !read {
-            return Ok(Progress::default());
-        }
-        let mut progress = self.write_tls();
-        if !self.complete && !self.tls.is_handshaking() {
-            self.complete = true;
-            progress.complete = true;
-        }
-        if self.read_space() > reading && self.streams[reading as usize].has_unread() {
-            //= specs/rfc9001.txt#section-4.1.3
-            //# When TLS provides keys for a higher encryption level, if there is data from a
-            //# previous encryption level that TLS has not consumed, this MUST be treated as a
-            //# connection error of type PROTOCOL_VIOLATION.
-            return Err(TransportError::protocol_violation(
-                "CRYPTO data left over when its encryption level ended",
-            ));
-        }
+        progress.early_answers = new.one_rtt && self.has_early_keys();
+        progress.complete = new.complete;
+        progress.decryptable =
+            (new.handshake || new.one_rtt || new.complete) && !self.undecryptable.is_empty();
         Ok(progress)
     }
 
-    /// The space of the encryption level that TLS reads from (RFC 9001 section 4.1.3). A server has 1-RTT
-    /// keys before it reads with them.
-    fn read_space(&self) -> SpaceId {
-        if self.complete {
-            SpaceId::Data
-        } else if self.handshake.is_some() {
-            SpaceId::Handshake
-        } else {
-            SpaceId::Initial
+    /// Reads the peer's transport parameters as soon as TLS has them.
+    fn read_parameters(
+        &mut self,
+        remembered: &TransportParameters,
+        progress: &mut Progress,
+    ) -> Result<(), TransportError> {
+        let Some(encoded) = self.session.peer_parameters() else {
+            return Ok(());
+        };
+        let peer = TransportParameters::decode(!self.side, encoded)?;
+        peer.validate(&ExpectedConnectionIds {
+            initial_source: self.remote_scid,
+            original_destination: (self.side == Side::Client).then_some(self.original_dcid),
+            retry_source: self.retry_source,
+        })?;
+        match self.session.settle_early_data() {
+            //= specs/rfc9000.txt#section-7.4.1
+            //# If 0-RTT data is accepted by the server, the server MUST NOT reduce any limits or
+            //# alter any values that might be violated by the client with its 0-RTT data.
+            Some(true) => peer.check_not_reduced(remembered)?,
+            Some(false) => progress.early_data_rejected = true,
+            None => {}
+        }
+        //= specs/rfc9000.txt#section-7.4.1
+        //# Once the handshake completes, the client uses the transport parameters established in
+        //# the handshake.
+        if let Some(information) = &peer.version_information {
+            information.check(self.version)?;
+        }
+        self.parameters_known = true;
+        progress.parameters = Some(Box::new(peer));
+        Ok(())
+    }
+
+    /// It is complete.
+    pub(crate) fn complete(&mut self) {
+        self.deadline = None;
+        //= specs/rfc9000.txt#section-19.20
+        //# Servers MUST NOT send a HANDSHAKE_DONE frame before completing the handshake.
+        //= specs/rfc9001.txt#section-4.1.2
+        //# The server MUST send a HANDSHAKE_DONE frame as soon as the handshake is
+        //# complete.
+        self.done_pending = self.side == Side::Server;
+    }
+
+    /// HANDSHAKE_DONE came. Whether it confirms the handshake.
+    pub(crate) fn on_done(&self) -> Result<bool, TransportError> {
+        if self.side == Side::Server {
+            //= specs/rfc9000.txt#section-19.20
+            //# A server MUST treat receipt of a HANDSHAKE_DONE frame as a connection error of type
+            //# PROTOCOL_VIOLATION.
+            return Err(TransportError::protocol_violation(
+                "HANDSHAKE_DONE from a client",
+            ));
+        }
+        Ok(!self.confirmed)
+    }
+
+    /// RFC 9001 section 4.1.2.
+    pub(crate) fn confirm(&mut self) {
+        self.confirmed = true;
+        //= specs/rfc9001.txt#section-4.9.2
+        //# An endpoint MUST discard its Handshake keys when the TLS handshake is confirmed (Section
+        //# 4.1.2).
+        self.discard(SpaceId::Handshake);
+        if let Some(keys) = &mut self.session.one_rtt {
+            keys.make_next();
         }
     }
 
-    fn write_tls(&mut self) -> Progress {
-        let mut progress = Progress::default();
-        loop {
-            self.scratch.clear();
-            let change = self.tls.write_hs(&mut self.scratch);
-            let wrote = !self.scratch.is_empty();
-            self.streams[self.write_space as usize].write(&self.scratch);
-            match change {
-                Some(KeyChange::Handshake { keys }) => {
-                    // The ClientHello was read, and with it TLS has decided on early data.
-                    if let quic::Connection::Server(tls) = &self.tls
-                        && let Some(keys) = tls.zero_rtt_keys()
-                    {
-                        self.early_data.accept(keys);
-                    }
-                    self.handshake = Some(keys);
-                    self.write_space = SpaceId::Handshake;
-                    progress.handshake_keys = true;
+    /// RFC 9001 section 4.9: the keys of a level and all that it had to send are dropped. True if its space was there until
+    /// now: the PTO of the path starts afresh then.
+    //= specs/rfc9002.txt#section-6.2.2
+    //# When Initial or Handshake keys are discarded, the PTO and loss detection timers MUST
+    //# be reset, because discarding keys indicates forward progress and the loss detection
+    //# timer might have been set for a now- discarded packet number space.
+    pub(crate) fn discard(&mut self, space_id: SpaceId) -> bool {
+        self.session.discard(space_id);
+        if space_id == SpaceId::Initial {
+            self.initial_token = Bytes::new();
+        }
+        //= specs/rfc9002.txt#section-6.4
+        //# The sender MUST discard all recovery state associated with those packets and MUST remove
+        //# them from the count of bytes in flight.
+        self.spaces.discard(space_id)
+    }
+
+    /// All 0-RTT packets have numbers below this one, and the server has rejected them.
+    pub(crate) fn reject_early_data_below(&mut self, number: u64) {
+        self.session.early_data.reject_below(number);
+    }
+
+    /// An acknowledgement of packets on path 0.
+    ///
+    /// # Errors
+    ///
+    /// If it is of early data that the peer has rejected.
+    #[inline]
+    pub(crate) fn check_ack(&self, frame: &AckFrame<'_>) -> Result<(), TransportError> {
+        match self.session.early_data.is_rejected() {
+            true => self.session.early_data.check_ack(frame),
+            false => Ok(()),
+        }
+    }
+
+    /// A 1-RTT packet came: soon nothing can come with 0-RTT keys any more.
+    #[inline]
+    pub(crate) fn on_one_rtt_packet(&mut self, discard_at: impl FnOnce() -> Instant) {
+        if self.session.early_data.keys().is_some() {
+            self.session.early_data.discard_at(discard_at());
+        }
+    }
+
+    /// On servers: the client receives at this address.
+    pub(crate) fn on_address_proven(&mut self, now: Instant, rng: &mut StdRng, ip: IpAddr) {
+        self.tokens.on_proven(now, rng, ip);
+    }
+
+    /// A NEW_TOKEN frame.
+    pub(crate) fn on_new_token(&self, token: &[u8]) -> Result<(), TransportError> {
+        self.tokens.on_new_token(self.side, token)
+    }
+
+    /// Whether it has frames for a 1-RTT packet.
+    pub(crate) fn can_send_control(&self) -> bool {
+        self.done_pending || self.tokens.can_send() || self.session.can_send(SpaceId::Data)
+    }
+
+    /// HANDSHAKE_DONE and CRYPTO frames of a 1-RTT packet.
+    pub(crate) fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
+        if self.done_pending && w.put(&Frame::HandshakeDone) {
+            w.record(SentFrame::HandshakeDone);
+            self.done_pending = false;
+        }
+        self.session.stream(SpaceId::Data).fill(w);
+    }
+
+    pub(crate) fn fill_new_tokens(&mut self, w: &mut FrameWriter<'_>) {
+        self.tokens.fill(w);
+    }
+
+    /// Packets of the Initial or Handshake space were acknowledged.
+    pub(crate) fn on_acked(&mut self, space_id: SpaceId) {
+        self.spaces.on_acked(space_id);
+    }
+
+    /// A frame of its own arrived.
+    pub(crate) fn on_frame_acked(&mut self, space_id: SpaceId, frame: &SentFrame) {
+        match *frame {
+            SentFrame::Crypto { start, end } => {
+                self.session.stream(space_id).on_acked(start, end);
+            }
+            SentFrame::Ack { largest, .. } => {
+                if let Some(space) = self.spaces.get_mut(space_id) {
+                    space.received.discard_below(largest + 1);
                 }
-                Some(KeyChange::OneRtt { keys, next }) => {
-                    self.one_rtt = Some(OneRttKeys::new(keys, next));
-                    self.write_space = SpaceId::Data;
-                    progress.one_rtt_keys = true;
+            }
+            SentFrame::NewToken(number) => self.tokens.on_acked(number),
+            _ => {}
+        }
+    }
+
+    /// A frame of its own was lost, or is to be sent again at any rate.
+    pub(crate) fn on_frame_lost(&mut self, space_id: SpaceId, frame: &SentFrame) {
+        match *frame {
+            SentFrame::Crypto { start, end } => self.session.stream(space_id).on_lost(start, end),
+            //= specs/rfc9000.txt#section-13.3
+            //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.
+            SentFrame::HandshakeDone => self.done_pending = true,
+            SentFrame::NewToken(number) => self.tokens.on_lost(number),
+            _ => {}
+        }
+    }
+
+    /// Keeps a packet until the keys of this level are there.
+    pub(crate) fn keep_undecryptable(
+        &mut self,
+        space_id: SpaceId,
+        path: PathId,
+        arrival: &DatagramMeta,
+        bytes: &[u8],
+    ) {
+        self.undecryptable.push(space_id, path, arrival, bytes);
+    }
+
+    /// Packets that have waited for keys that are there now, of one level, the oldest first (RFC 9001 section 5.7). Those of
+    /// the Initial level are 0-RTT packets that came before the ClientHello.
+    pub(crate) fn take_decryptable(&mut self) -> Option<Vec<Buffered>> {
+        for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
+            let ready = match space_id {
+                SpaceId::Data => self.session.is_complete(),
+                SpaceId::Handshake => self.session.handshake.is_some(),
+                SpaceId::Initial => !self.session.awaits_client_hello(),
+            };
+            if ready {
+                let packets = self.undecryptable.take(space_id);
+                if !packets.is_empty() {
+                    return Some(packets);
                 }
-                None if wrote => {}
-                None => return progress,
             }
         }
+        None
     }
 
-    /// RFC 9001 section 4.9: the keys of a level and all that it had to send are dropped.
-    pub(crate) fn discard(&mut self, space_id: SpaceId) {
-        match space_id {
-            SpaceId::Initial => self.initial = None,
-            SpaceId::Handshake => self.handshake = None,
-            SpaceId::Data => return,
+    /// On servers: what the endpoint should hear of the memory of handshake data and of packets that wait for keys, once it
+    /// differs by enough to matter.
+    pub(crate) fn memory_to_tell(&mut self) -> Option<usize> {
+        if self.side == Side::Client {
+            return None;
         }
-        self.streams[space_id as usize] = CryptoStream::default();
+        let bytes = self.session.memory() + self.undecryptable.memory();
+        if bytes.abs_diff(self.memory_told) < MEMORY_STEP {
+            return None;
+        }
+        self.memory_told = bytes;
+        Some(bytes)
     }
 
-    /// Forgets keys that a key update left behind, when their time is over.
-    pub(crate) fn on_timeout(&mut self, now: Instant) {
-        if let Some(keys) = &mut self.one_rtt {
-            keys.on_timeout(now);
-        }
-        self.early_data.on_timeout(now);
+    /// Gives back memory that is kept to be used again.
+    pub(crate) fn shrink(&mut self) {
+        self.session.shrink();
+    }
+
+    /// The connection is over.
+    pub(crate) fn on_closed(&mut self) {
+        self.undecryptable.clear();
     }
 }

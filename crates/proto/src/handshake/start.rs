@@ -2,12 +2,26 @@
 
 use std::net::SocketAddr;
 
-use mpquic_sched_core::ConnectionId;
+use mpquic_sched_core::{ConnectionId, Side};
 use thiserror::Error;
 
 use crate::packet::Version;
 use crate::token::Addresses;
 use crate::{ConfigError, Escaped, FourTuple};
+
+/// Whom a connection is between, and by which names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ends {
+    pub(crate) side: Side,
+    pub(crate) version: Version,
+    /// Our connection ID of the handshake.
+    pub(crate) scid: ConnectionId,
+    /// The destination connection ID of the client's first Initial packet; on servers, of the first that was not
+    /// answered by a Retry packet.
+    pub(crate) original_dcid: ConnectionId,
+    /// Where the first packets go.
+    pub(crate) remote_cid: ConnectionId,
+}
 
 /// What the token of a client's first packet has proven.
 #[derive(Debug, Clone, PartialEq, Eq)]

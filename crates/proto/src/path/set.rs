@@ -13,7 +13,7 @@ use super::{AckFrequency, Path, PathLimits, PendingAbandons, SettledPackets, Sta
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext};
 use crate::number_set::NumberSet;
-use crate::space::PacketSpace;
+use crate::space::{PacketSpace, ReceivedPacket};
 use crate::transport_parameters::{PreferredAddress, TransportParameters};
 use crate::{
     EndpointConfig, FourTuple, PathError, PathErrorCode, PathId, PathStats, TransportConfig, limits,
@@ -214,10 +214,21 @@ impl Paths {
         self.limits.is_some()
     }
 
-    /// Multipath was negotiated: both sides' initial_max_path_id. No effect if it was before.
-    pub(crate) fn start_multipath(&mut self, local_max: u32, remote_max: u32) {
-        let limits = || PathLimits::new(local_max, remote_max);
-        self.limits.get_or_insert_with(limits);
+    /// Multipath is negotiated if both sides have sent initial_max_path_id. No effect if it was before.
+    //= specs/rfc9000.txt#section-19.21
+    //# An extension to QUIC that wishes to use a new type of frame MUST first ensure that a
+    //# peer is able to understand the frame.
+    //= specs/rfc10069-draft.md#connection-lifecycle-and-packet-protection
+    //# If either of the endpoints does not advertise the initial_max_path_id transport
+    //# parameter, then both endpoints MUST NOT use any frame or mechanism defined in this
+    //# document.
+    pub(crate) fn start_multipath(&mut self, remote_max: Option<u32>) {
+        if self.config.max_paths > 1
+            && let Some(remote_max) = remote_max
+        {
+            let limits = || PathLimits::new(self.config.max_paths - 1, remote_max);
+            self.limits.get_or_insert_with(limits);
+        }
     }
 
     /// The path ID that goes into the nonce of 1-RTT packets: none without the extension.
@@ -360,6 +371,19 @@ impl Paths {
             },
             false => self.state_of_closed(id),
         }
+    }
+
+    /// A 0-RTT or 1-RTT packet was processed. Whether anything is kept of its path.
+    #[inline]
+    pub(crate) fn on_packet_received(&mut self, id: PathId, packet: &ReceivedPacket) -> bool {
+        match self.state(id) {
+            PathState::Open(path) => path.on_packet_received(packet),
+            PathState::Abandoned(Some(retired)) => {
+                retired.space.on_received(packet);
+            }
+            PathState::Abandoned(None) | PathState::NeverOpened(_) => return false,
+        }
+        true
     }
 
     /// The open path of a packet.

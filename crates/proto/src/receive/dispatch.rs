@@ -8,24 +8,25 @@ use crate::connection::{Connection, Event};
 use crate::events::DatagramMeta;
 use crate::frame::{Frame, FrameIter, Stream};
 use crate::packet::PacketType;
-use crate::path::PathState;
 use crate::space::{ReceivedPacket, SpaceId};
 use crate::{ConnectionError, PathId, TransportError};
 
 impl Connection {
-    /// The frames of an Initial or Handshake packet.
-    pub(super) fn on_handshake_payload(
+    /// The frames of an Initial, Handshake or 0-RTT packet.
+    pub(super) fn on_long_payload(
         &mut self,
         arrival: &DatagramMeta,
-        space_id: SpaceId,
+        ty: PacketType,
+        dcid: &ConnectionId,
         number: u64,
         payload: &[u8],
     ) -> Result<(), TransportError> {
-        let ty = match space_id {
-            SpaceId::Initial => PacketType::Initial,
-            _ => PacketType::Handshake,
-        };
         let now = arrival.now;
+        let space_id = match ty {
+            PacketType::Initial => SpaceId::Initial,
+            PacketType::Handshake => SpaceId::Handshake,
+            PacketType::ZeroRtt => SpaceId::Data,
+        };
         let mut ack_eliciting = false;
         let mut any = false;
         let mut frames = FrameIter::new(payload);
@@ -39,6 +40,9 @@ impl Connection {
             //= specs/rfc9000.txt#section-12.4
             //# An endpoint MUST treat receipt of a frame in a packet type that is not permitted as
             //# a connection error of type PROTOCOL_VIOLATION.
+            //= specs/rfc9000.txt#section-12.5
+            //# A server MAY treat receipt of these frames in 0-RTT packets as a connection error of
+            //# type PROTOCOL_VIOLATION.
             //= specs/rfc9000.txt#section-17.2.4
             //# Endpoints MUST treat receipt of Handshake packets with other frames as a connection
             //# error of type PROTOCOL_VIOLATION.
@@ -46,31 +50,49 @@ impl Connection {
                 return Err(not_allowed().in_frame(frame_type));
             }
             ack_eliciting |= frame.is_ack_eliciting();
+            let early = match &frame {
+                Frame::Stream(stream) => Some(stream.id),
+                Frame::ResetStream(reset) => Some(reset.id),
+                _ => None,
+            };
             let result = match frame {
-                Frame::Padding | Frame::Ping => Ok(()),
                 Frame::Ack(ack) => self.on_ack(now, space_id, &ack),
                 Frame::Crypto(crypto) => self.on_crypto(now, space_id, crypto.offset, crypto.data),
-                Frame::ConnectionClose(close) => {
-                    self.on_peer_close(now, Err(close));
-                    return Ok(());
-                }
-                _ => Err(not_allowed()),
+                frame => self.on_frame(arrival, PathId::ZERO, dcid, frame),
             };
             result.map_err(|error| error.in_frame(frame_type))?;
+            if !self.state.is_alive() {
+                return Ok(());
+            }
+            if let Some(id) = early {
+                self.data.streams_mut().mark_early(id);
+            }
         }
         if !any {
             return Err(empty());
         }
-        if let Some(space) = self.spaces.get_mut(space_id) {
-            space.on_received(&ReceivedPacket {
-                now,
-                received: arrival.received,
-                pn: number,
-                ack_eliciting,
-                ecn: arrival.ecn,
-                policy: self.paths.ack_frequency().policy(),
-                immediate: true,
-            });
+        let mut received = ReceivedPacket {
+            now,
+            received: arrival.received,
+            pn: number,
+            ack_eliciting,
+            ecn: arrival.ecn,
+            policy: self.paths.ack_frequency().policy(),
+            //= specs/rfc9000.txt#section-13.2.1
+            //# An endpoint MUST acknowledge all ack-eliciting Initial and Handshake packets
+            //# immediately and all ack-eliciting 0-RTT and 1-RTT packets within its advertised
+            //# max_ack_delay, with the following exception.
+            immediate: true,
+        };
+        if let Some(space) = self.handshake.space_mut(space_id) {
+            space.on_received(&received);
+        }
+        //= specs/rfc9000.txt#section-13.2.6
+        //# Packets that a client sends with 0-RTT packet protection MUST be acknowledged by the
+        //# server in packets protected by 1-RTT keys.
+        if ty == PacketType::ZeroRtt {
+            received.immediate = false;
+            self.paths.on_packet_received(PathId::ZERO, &received);
         }
         Ok(())
     }
@@ -134,14 +156,8 @@ impl Connection {
             immediate,
         };
         // A PATH_ABANDON among the frames may have moved the space.
-        match self.paths.state(id) {
-            PathState::Open(path) => path.on_packet_received(&received),
-            PathState::Abandoned(Some(retired)) => {
-                retired.space.on_received(&received);
-            }
-            PathState::Abandoned(None) | PathState::NeverOpened(_) => return Ok(()),
-        }
-        if !probing && self.confirmed {
+        let kept = self.paths.on_packet_received(id, &received);
+        if kept && !probing && self.handshake.is_confirmed() {
             let events = &mut self.endpoint_events;
             if let Some(index) = self.paths.follow_peer(arrival, id, number, events) {
                 self.on_path_switched(now, index);
@@ -245,8 +261,12 @@ impl Connection {
             }
             Frame::PathChallenge(token) => self.paths.on_path_challenge(arrival, id, token),
             Frame::PathResponse(token) => self.on_path_response(now, id, token),
-            Frame::HandshakeDone => self.on_handshake_done(now)?,
-            Frame::NewToken(token) => self.on_new_token(token)?,
+            Frame::HandshakeDone => {
+                if self.handshake.on_done()? {
+                    self.confirm_handshake(now);
+                }
+            }
+            Frame::NewToken(token) => self.handshake.on_new_token(token)?,
             Frame::Datagram(data) => {
                 if let Some(path) = self.paths.get_mut(id) {
                     path.on_datagram_frame(now);

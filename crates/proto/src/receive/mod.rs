@@ -4,7 +4,6 @@
 mod dispatch;
 #[cfg(test)]
 mod tests;
-mod zero_rtt;
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +11,17 @@ use mpquic_sched_core::{ConnectionId, Side};
 
 use crate::cid::is_reset;
 use crate::connection::{Connection, REST};
-use crate::crypto::open_long;
 use crate::events::{DatagramMeta, EndpointEvent};
 use crate::frame::{Frame, FrameIter};
+use crate::handshake::Opened;
 use crate::memory::MemoryFor;
 use crate::packet::{
     LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
     key_phase, reserved_bits_are_zero, unprotect_header, version_list,
 };
-use crate::path::PathState;
+use crate::path::{Path, PathState};
 use crate::space::SpaceId;
 use crate::{ConnectionError, NumberSpace, Observation, PacketReceived, PathId, TransportError};
-
-/// A decrypted packet, its frames still to be read.
-struct Opened {
-    number: u64,
-    payload: std::ops::Range<usize>,
-}
 
 impl Connection {
     /// Takes in one UDP payload.
@@ -116,7 +109,7 @@ impl Connection {
                 pn_offset,
                 ..
             } => {
-                let space_id = match ty {
+                let usable = match ty {
                     //= specs/rfc9000.txt#section-14
                     //# Therefore, an endpoint MUST NOT close a connection when it receives a
                     //# datagram that does not meet size constraints; the endpoint MAY discard such
@@ -125,36 +118,27 @@ impl Connection {
                     //# A server MUST discard an Initial packet that is carried in a UDP datagram
                     //# with a payload that is smaller than the smallest allowed maximum datagram
                     //# size of 1200 bytes.
-                    PacketType::Initial
-                        if self.side == Side::Server && arrival.bytes < MIN_INITIAL_DATAGRAM =>
-                    {
-                        return;
+                    PacketType::Initial if self.side == Side::Server => {
+                        arrival.bytes >= MIN_INITIAL_DATAGRAM
                     }
                     //= specs/rfc9000.txt#section-17.2.2
                     //# Initial packets sent by the server MUST set the Token Length field to 0;
                     //# clients that receive an Initial packet with a non-zero Token Length field
                     //# MUST either discard the packet or generate a connection error of type
                     //# PROTOCOL_VIOLATION.
-                    PacketType::Initial if self.side == Side::Client && !token.is_empty() => return,
-                    PacketType::Initial => SpaceId::Initial,
-                    PacketType::Handshake => SpaceId::Handshake,
-                    PacketType::ZeroRtt => {
-                        //= specs/rfc9001.txt#section-5.6
-                        //# A client MUST NOT attempt to decrypt 0-RTT packets it receives and
-                        //# instead MUST discard them.
-                        if self.side == Side::Server && *version == self.version {
-                            self.on_zero_rtt_packet(arrival, dcid, scid, *pn_offset, bytes);
-                        }
-                        return;
-                    }
+                    PacketType::Initial => token.is_empty(),
+                    PacketType::Handshake => true,
+                    //= specs/rfc9001.txt#section-5.6
+                    //# A client MUST NOT attempt to decrypt 0-RTT packets it receives and
+                    //# instead MUST discard them.
+                    PacketType::ZeroRtt => self.side == Side::Server,
                 };
                 //= specs/rfc9000.txt#section-5.2.1
                 //# If a client receives a packet that uses a different version than it initially
                 //# selected, it MUST discard that packet.
-                if *version != self.version {
-                    return;
+                if usable && *version == self.handshake.version() {
+                    self.on_long_packet(arrival, *ty, dcid, scid, *pn_offset, bytes);
                 }
-                self.on_long_packet(arrival, space_id, scid, *pn_offset, bytes);
             }
             ProtectedPacket::Short {
                 dcid, pn_offset, ..
@@ -163,20 +147,8 @@ impl Connection {
                 None => self.check_reset(arrival.now, bytes),
             },
             ProtectedPacket::VersionNegotiation { dcid, versions, .. } => {
-                //= specs/rfc9000.txt#section-6.2
-                //# A client MUST discard any Version Negotiation packet if it has received and
-                //# successfully processed any other packet, including an earlier Version
-                //# Negotiation packet.
-                let ours = self.side == Side::Client
-                    && !self.received_any
-                    && self.retry.is_none()
-                    && *dcid == self.handshake_scid;
-                //= specs/rfc9000.txt#section-6.2
-                //# A client MUST discard a Version Negotiation packet that lists the QUIC version
-                //# selected by the client.
-                let listed =
-                    version_list(&bytes[versions.clone()]).any(|v| v == self.version.number());
-                if ours && !listed && self.state.is_alive() {
+                let listed = version_list(&bytes[versions.clone()]);
+                if self.state.is_alive() && self.handshake.accepts_negotiation(dcid, listed) {
                     //= specs/rfc9000.txt#section-6.2
                     //# A client that supports only this version of QUIC MUST abandon the current
                     //# connection attempt if it receives a Version Negotiation packet, with the
@@ -190,130 +162,116 @@ impl Connection {
                 scid,
                 token,
                 ..
-            } if *version == self.version => {
+            } if *version == self.handshake.version() => {
                 self.on_retry(arrival, dcid, *scid, &bytes[token.clone()], bytes)
             }
             ProtectedPacket::Retry { .. } => {}
         }
     }
 
+    /// An Initial, Handshake or 0-RTT packet.
     fn on_long_packet(
         &mut self,
         arrival: &DatagramMeta,
-        space_id: SpaceId,
+        ty: PacketType,
+        dcid: &ConnectionId,
         scid: &ConnectionId,
         pn_offset: usize,
         bytes: &mut [u8],
     ) {
-        let opened = {
-            let keys = match space_id {
-                SpaceId::Initial => self.handshake.initial.as_ref(),
-                _ => self.handshake.handshake.as_ref(),
-            };
-            let Some(keys) = keys else {
-                if space_id == SpaceId::Handshake && self.spaces.get(space_id).is_some() {
-                    self.keep_undecryptable(arrival, space_id, PathId::ZERO, bytes);
-                }
-                return;
-            };
-            let Some((first, truncated, pn_len)) =
-                unprotect_header(bytes, pn_offset, &*keys.remote.header)
-            else {
-                return;
-            };
-            let Some(space) = self.spaces.get(space_id) else {
-                return;
-            };
-            let number = expand_pn(truncated, pn_len, space.next_expected());
-            let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
-            let Some(len) = open_long(&keys.remote, number, header, payload) else {
-                self.on_undecryptable(arrival.now, NumberSpace::of_space(space_id));
-                return;
-            };
-            //= specs/rfc9000.txt#section-17.2
-            //# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits
-            //# after removing both packet and header protection as a connection error of type
-            //# PROTOCOL_VIOLATION.
-            if !reserved_bits_are_zero(first) {
+        let now = arrival.now;
+        let (kept_with, space) = match ty {
+            PacketType::Initial => (SpaceId::Initial, NumberSpace::Initial),
+            PacketType::Handshake => (SpaceId::Handshake, NumberSpace::Handshake),
+            PacketType::ZeroRtt => (SpaceId::Initial, NumberSpace::Path(PathId::ZERO)),
+        };
+        let path = self.paths.get(PathId::ZERO);
+        let expected = path.map(Path::next_expected);
+        let (number, payload) = match self.handshake.open(ty, expected, pn_offset, bytes) {
+            Opened::Packet(number, payload) => (number, payload),
+            Opened::TooEarly => {
+                return self.keep_undecryptable(arrival, kept_with, PathId::ZERO, bytes);
+            }
+            Opened::Undecryptable => return self.on_undecryptable(now, space),
+            Opened::ReservedBits => {
                 return self.fail(
-                    arrival.now,
+                    now,
                     TransportError::protocol_violation("reserved bits are set"),
                 );
             }
-            Opened {
-                number,
-                payload: pn_offset + pn_len..pn_offset + pn_len + len,
-            }
+            Opened::Dropped => return,
         };
         if !self.state.is_alive() {
             if self.state.is_closing() {
-                self.closing_packet(arrival, PathId::ZERO, &bytes[opened.payload]);
+                self.closing_packet(arrival, PathId::ZERO, &bytes[payload]);
             }
             return;
         }
-        //= specs/rfc9000.txt#section-7.2
-        //# Once a client has received a valid Initial packet from the server, it MUST discard any
-        //# subsequent packet it receives on that connection with a different Source Connection ID.
-        if self.side == Side::Client && !self.received_any {
-            //= specs/rfc9000.txt#section-7.2
-            //# A client MUST change the Destination Connection ID it uses for sending packets in
-            //# response to only the first received Initial or Retry packet.
-            //= specs/rfc9000.txt#section-7.2
-            //# Until a packet is received from the server, the client MUST use the same Destination
-            //# Connection ID value on all packets in this connection.
-            self.paths.replace_remote_cid(*scid);
-            self.remote_scid = *scid;
-        //= specs/rfc9000.txt#section-7.2
-        //# Any further changes to the Destination Connection ID are only permitted if the values
-        //# are taken from NEW_CONNECTION_ID frames; if subsequent Initial packets include a
-        //# different Source Connection ID, they MUST be discarded.
-        } else if self.remote_scid != *scid && !self.confirmed {
-            return;
+        match self.handshake.hear(scid) {
+            Some(true) => self.paths.replace_remote_cid(*scid),
+            Some(false) => {}
+            None => return,
         }
-        if self.race.is_some() {
-            self.on_server_heard(arrival.now, &arrival.tuple);
+        if self.handshake.attempt().is_some() {
+            self.on_server_heard(now, &arrival.tuple);
         }
-        self.received_any = true;
-        let Some(space) = self.spaces.get(space_id) else {
-            return;
-        };
         //= specs/rfc9000.txt#section-12.3
         //# A receiver MUST discard a newly unprotected packet unless it is certain that it has not
         //# processed another packet with the same packet number from the same packet number space.
-        if space.received.is_duplicate(opened.number) {
+        let repeated = match ty {
+            PacketType::ZeroRtt => {
+                let path = self.paths.get(PathId::ZERO);
+                path.is_none_or(|path| path.is_duplicate(number))
+            }
+            _ => {
+                let space = self.handshake.space(kept_with);
+                space.is_none_or(|space| space.received.is_duplicate(number))
+            }
+        };
+        if repeated {
             return;
         }
-        self.on_authenticated(arrival.now, || PacketReceived {
-            now: arrival.now,
-            space: NumberSpace::of_space(space_id),
-            number: opened.number,
-            early: false,
-            header: opened.payload.start,
-            payload: &bytes[opened.payload.clone()],
+        if ty == PacketType::ZeroRtt {
+            // As with 1-RTT packets.
+            let streams = self.data.streams_mut();
+            let memory = streams.memory_for(now, payload.len() as u64);
+            if memory != MemoryFor::All && streams.lacks_memory_for(memory, &bytes[payload.clone()])
+            {
+                self.totals.refused_packets += 1;
+                return;
+            }
+        }
+        self.on_authenticated(now, || PacketReceived {
+            now,
+            space,
+            number,
+            early: ty == PacketType::ZeroRtt,
+            header: payload.start,
+            payload: &bytes[payload.clone()],
         });
-        if self.side == Side::Server && space_id == SpaceId::Handshake {
+        if self.side == Side::Server && ty == PacketType::Handshake {
+            let path = self.paths.get_mut(PathId::ZERO);
             //= specs/rfc9001.txt#section-4.9.1
             //# Thus, a client MUST discard Initial keys when it first sends a Handshake packet and
             //# a server MUST discard Initial keys when it first successfully processes a Handshake
             //# packet.
-            // RFC 9000 section 8.1: the client has proven its address.
-            if let Some(path) = self.paths.get_mut(PathId::ZERO) {
+            let first = self.handshake.discard(SpaceId::Initial);
+            if let Some(path) = path {
+                // RFC 9000 section 8.1: the client has proven its address.
                 path.validate();
+                if first {
+                    path.reset_pto_backoff();
+                }
             }
-            if self.spaces.get(SpaceId::Initial).is_some() {
-                self.discard_space(SpaceId::Initial);
+            if first {
                 // Copies of the client's first packets may still come, over other links.
+                let dcid = self.handshake.original_dcid();
                 self.endpoint_events
-                    .push_back(EndpointEvent::RetireCidQuietly(
-                        self.original_dcid,
-                        arrival.now,
-                    ));
+                    .push_back(EndpointEvent::RetireCidQuietly(dcid, now));
             }
         }
-        if let Err(error) =
-            self.on_handshake_payload(arrival, space_id, opened.number, &bytes[opened.payload])
-        {
-            self.fail(arrival.now, error);
+        if let Err(error) = self.on_long_payload(arrival, ty, dcid, number, &bytes[payload]) {
+            self.fail(now, error);
         }
     }
 
@@ -332,7 +290,7 @@ impl Connection {
         //# A server MUST NOT process incoming 1-RTT protected packets before the TLS handshake is
         //# complete.
         let ready = self.handshake.is_complete() || self.state.is_closing();
-        if self.handshake.one_rtt.is_none() || !ready {
+        if self.handshake.one_rtt().is_none() || !ready {
             return self.keep_undecryptable(arrival, SpaceId::Data, id, bytes);
         }
         let nonce_path = self.paths.nonce_path(id);
@@ -342,7 +300,7 @@ impl Connection {
             PathState::NeverOpened(_) => 0,
             PathState::Abandoned(None) => return,
         };
-        let Some(keys) = &self.handshake.one_rtt else {
+        let Some(keys) = self.handshake.one_rtt() else {
             return;
         };
         let Some((first, truncated, pn_len)) =
@@ -359,7 +317,7 @@ impl Connection {
         } else {
             Duration::ZERO
         };
-        let Some(keys) = &mut self.handshake.one_rtt else {
+        let Some(keys) = self.handshake.one_rtt_mut() else {
             return;
         };
         let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
@@ -389,9 +347,9 @@ impl Connection {
                 TransportError::protocol_violation("reserved bits are set"),
             );
         }
-        if self.handshake.early_data.keys().is_some() {
-            self.schedule_early_key_discard(now);
-        }
+        let paths = &self.paths;
+        self.handshake
+            .on_one_rtt_packet(|| now + 3 * paths.largest_pto());
         let payload = pn_offset + pn_len..pn_offset + pn_len + len;
         if !self.state.is_alive() {
             if self.state.is_closing() {
@@ -519,24 +477,15 @@ impl Connection {
         bytes: &[u8],
     ) {
         if self.state.is_alive() {
-            let kept = &mut self.handshake.undecryptable;
-            kept.push(space_id, path, arrival, bytes);
+            self.handshake
+                .keep_undecryptable(space_id, path, arrival, bytes);
         }
     }
 
     /// New keys are there: tries again what came too early (RFC 9001 section 5.7).
     pub(crate) fn retry_undecryptable(&mut self, now: Instant) {
-        // Those of the Initial level are 0-RTT packets that came before the ClientHello.
-        for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
-            let ready = match space_id {
-                SpaceId::Data => self.handshake.is_complete(),
-                SpaceId::Handshake => self.handshake.handshake.is_some(),
-                SpaceId::Initial => !self.handshake.awaits_client_hello(),
-            };
-            if !ready {
-                continue;
-            }
-            for mut buffered in self.handshake.undecryptable.take(space_id) {
+        while let Some(packets) = self.handshake.take_decryptable() {
+            for mut buffered in packets {
                 let arrival = DatagramMeta {
                     now,
                     received: buffered.received,

@@ -33,7 +33,7 @@ impl Connection {
             }
         }
         // The peer is told, if it is there. If it was never heard of, it asks for no repetition.
-        let unheard = self.side.is_client() && !self.received_any;
+        let unheard = self.side.is_client() && !self.handshake.is_heard();
         if unheard && self.state.is_told() {
             self.end_quietly(now);
         }
@@ -61,7 +61,8 @@ impl Connection {
             ..PacketSpec::unscheduled(path.index)
         };
         let keys = &self.handshake;
-        let one_rtt = keys.one_rtt.is_some() && (keys.is_complete() || self.confirmed);
+        let one_rtt =
+            keys.one_rtt().is_some() && (keys.is_complete() || self.handshake.is_confirmed());
         //= specs/rfc9000.txt#section-10.2.3
         //# After the handshake is confirmed (see Section 4.1.2 of [QUIC-TLS]), an endpoint MUST
         //# send any CONNECTION_CLOSE frames in a 1-RTT packet.
@@ -72,10 +73,10 @@ impl Connection {
         //= specs/rfc9000.txt#section-10.2.3
         //# * Prior to confirming the handshake, a peer might be unable to process 1-RTT packets, so
         //# an endpoint SHOULD send a CONNECTION_CLOSE frame in both Handshake and 1-RTT packets.
-        let early = id == PathId::ZERO && !self.confirmed;
-        let has_initial = early && keys.initial.is_some();
+        let early = id == PathId::ZERO && !self.handshake.is_confirmed();
+        let has_initial = early && keys.has_keys(SpaceId::Initial);
         if early {
-            let ends_with_initial = keys.handshake.is_none();
+            let ends_with_initial = !keys.has_keys(SpaceId::Handshake);
             for (space, last) in [
                 (SpaceId::Initial, ends_with_initial),
                 (SpaceId::Handshake, !one_rtt),

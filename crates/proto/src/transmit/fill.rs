@@ -1,20 +1,12 @@
 //! Fills a 1-RTT packet with control frames: their owners are asked in a fixed order and choose what to write.
 
 use crate::connection::Connection;
-use crate::frame::Frame;
-use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
-use crate::space::SpaceId;
 
 impl Connection {
     /// Whether control frames or datagrams wait to be scheduled.
     pub(crate) fn has_control(&self) -> bool {
-        self.handshake_done_pending
-            || self
-                .new_tokens
-                .as_ref()
-                .is_some_and(|tokens| tokens.can_send())
-            || self.handshake.can_send(SpaceId::Data)
+        self.handshake.can_send_control()
             || self.data.streams().can_send_control()
             || self.data.has_datagrams()
             || self.paths.can_send_control()
@@ -43,15 +35,9 @@ impl Connection {
 
     /// Everything but stream data and datagrams, most urgent first.
     pub(super) fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
-        if self.handshake_done_pending && w.put(&Frame::HandshakeDone) {
-            w.record(SentFrame::HandshakeDone);
-            self.handshake_done_pending = false;
-        }
-        self.handshake.stream(SpaceId::Data).fill(w);
+        self.handshake.fill_control(w);
         self.paths.fill_ack_frequency(w);
-        if let Some(tokens) = &mut self.new_tokens {
-            tokens.fill(w);
-        }
+        self.handshake.fill_new_tokens(w);
         self.paths.fill_control(w);
         if self.data.streams().can_send_control() {
             self.data.streams_mut().fill_control(w);

@@ -1,4 +1,6 @@
-//! Datagrams of Initial and Handshake packets, coalesced (RFC 9000 section 12.2).
+//! Datagrams before the handshake is confirmed: Initial and Handshake packets, coalesced (RFC 9000 section 12.2); a client's
+//! 0-RTT packets, and what a server sends with 1-RTT keys before it has heard the client's Finished (0.5-RTT). There is one
+//! path and nothing to choose, so no scheduler is asked.
 
 use std::time::Instant;
 
@@ -7,51 +9,34 @@ use mpquic_sched_core::Side;
 use super::plan::PacketSpec;
 use crate::PathId;
 use crate::connection::Connection;
+use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
 use crate::packet::MIN_INITIAL_DATAGRAM;
-use crate::path::Addresses;
+use crate::path::{Addresses, Path};
 use crate::space::SpaceId;
 
-impl Connection {
-    /// Whether a space has something to send now.
-    fn space_wants(&self, now: Instant, space_id: SpaceId) -> bool {
-        let keys = match space_id {
-            SpaceId::Initial => self.handshake.initial.is_some(),
-            _ => self.handshake.handshake.is_some(),
-        };
-        let Some(space) = self.spaces.get(space_id).filter(|_| keys) else {
-            return false;
-        };
-        space.acks.due(now)
-            || self.handshake.can_send(space_id)
-            || self.spaces.wants_probe(space_id)
-    }
+/// Room for a packet that is worth having behind an Initial or Handshake packet: header, tag, and some data.
+const WORTH: usize = 160;
 
+impl Connection {
+    /// The next datagram of Initial and Handshake packets.
     #[inline(never)]
     pub(super) fn transmit_handshake(
         &mut self,
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let initial = self.space_wants(now, SpaceId::Initial);
-        let handshake = self.space_wants(now, SpaceId::Handshake);
-        if !initial && !handshake {
-            return None;
-        }
+        let waiting = self.handshake.waiting(now)?;
         let path = self.paths.get(PathId::ZERO)?;
         let limit = usize::try_from(path.send_limit()).unwrap_or(usize::MAX);
         let size = usize::from(path.mtu()).min(limit);
-        let in_flight = self.spaces.bytes_in_flight() + path.space().bytes_in_flight();
-        let window_left = self
-            .paths
-            .controller()
-            .window(path.index)
-            .saturating_sub(in_flight);
+        let in_flight = self.handshake.bytes_in_flight() + path.space().bytes_in_flight();
+        let window = self.paths.controller().window(path.index);
         // RFC 9002 section 7: probes may exceed the window; the handshake otherwise may not.
-        if !self.spaces.has_probes() && window_left < size as u64 && self.only_data(now) {
+        if !waiting.urgent && window.saturating_sub(in_flight) < size as u64 {
             return None;
         }
-        if size < 64 {
+        if size < 64 || (waiting.padded && size < MIN_INITIAL_DATAGRAM) {
             return None;
         }
         let start = buf.len();
@@ -60,37 +45,29 @@ impl Connection {
             ecn: path.ecn(),
             ..PacketSpec::unscheduled(path.index)
         };
-        //= specs/rfc9000.txt#section-14.1
-        //# A client MUST expand the payload of all UDP datagrams carrying Initial packets to at
-        //# least the smallest allowed maximum datagram size of 1200 bytes by adding PADDING frames
-        //# to the Initial packet or by coalescing the Initial packet; see Section 12.2.
-        //= specs/rfc9000.txt#section-14.1
-        //# Similarly, a server MUST expand the payload of all UDP datagrams carrying ack-eliciting
-        //# Initial packets to at least the smallest allowed maximum datagram size of 1200 bytes.
-        //= specs/rfc9000.txt#section-8.1
-        //# Clients MUST ensure that UDP datagrams containing Initial packets have UDP payloads of
-        //# at least 1200 bytes, adding PADDING frames as necessary.
-        let must_pad = initial && (self.side == Side::Client || self.is_initial_ack_eliciting());
-        if must_pad && size < MIN_INITIAL_DATAGRAM {
-            return None;
-        }
-        let pad_to = if must_pad {
-            start + MIN_INITIAL_DATAGRAM
-        } else {
-            0
+        // The last packet of the datagram is padded.
+        let pad_to = match waiting.padded {
+            true => start + MIN_INITIAL_DATAGRAM,
+            false => 0,
         };
         // A request that fits travels in the datagram of the ClientHello.
-        let early = initial && !handshake && self.early_data_follows_initial(size);
+        let early = waiting.initial
+            && !waiting.handshake
+            && self.side == Side::Client
+            && self.early_data_due()
+            && self.handshake.initial_size() + WORTH <= size;
         let mut number = None;
-        if initial {
-            let space = SpaceId::Initial;
-            let pad_to = if handshake || early { 0 } else { pad_to };
+        if waiting.initial {
+            let last = !waiting.handshake && !early;
             let spec = PacketSpec {
-                space,
-                pad_to,
+                space: SpaceId::Initial,
+                pad_to: if last { pad_to } else { 0 },
                 ..spec
             };
-            number = Some(self.send_handshake_packet(now, &spec, buf)?);
+            let packet = self.open_packet(&spec, buf)?;
+            let mut w = packet.writer(buf);
+            self.handshake.fill(SpaceId::Initial, &mut w, now);
+            number = Some(self.seal_packet(now, &spec, &packet, w)?.number);
         }
         if early {
             let spec = PacketSpec { pad_to, ..spec };
@@ -100,38 +77,47 @@ impl Connection {
                 self.seal_packet(now, &spec, &packet, w);
             }
         }
-        if handshake {
-            let space = SpaceId::Handshake;
-            let spec = PacketSpec {
-                space,
+        if waiting.handshake {
+            let handshake = PacketSpec {
+                space: SpaceId::Handshake,
                 pad_to,
                 ..spec
             };
-            let sent = self.send_handshake_packet(now, &spec, buf);
-            number = number.or(sent);
-            let room = (start + size).saturating_sub(buf.len());
-            if buf.len() > start && self.early_cids_follow_handshake(room) {
-                let spec = PacketSpec {
-                    space: SpaceId::Data,
-                    pad_to: 0,
-                    ..spec
-                };
-                if let Some(packet) = self.open_packet(&spec, buf) {
-                    let mut w = packet.writer(buf);
-                    self.fill_early(&mut w, now);
-                    match w.is_ack_eliciting() {
-                        true => _ = self.seal_packet(now, &spec, &packet, w),
-                        false => packet.discard(w),
-                    }
+            if let Some(packet) = self.open_packet(&handshake, buf) {
+                let mut w = packet.writer(buf);
+                self.handshake.fill(SpaceId::Handshake, &mut w, now);
+                let sealed = self.seal_packet(now, &handshake, &packet, w);
+                let sent = sealed.map(|sealed| sealed.number);
+                number = number.or(sent);
+            }
+            let any = buf.len() > start;
+            // Behind the last Handshake packet of a server's first flight: a client then has the connection IDs of further
+            // paths when its handshake is complete.
+            if any
+                && self.side == Side::Server
+                && (start + size).saturating_sub(buf.len()) >= WORTH
+                && self.paths.local_cids().can_send()
+                && self.handshake.has_sent_all()
+                && self.early_data_due()
+                && let Some(packet) = self.open_packet(&spec, buf)
+            {
+                let mut w = packet.writer(buf);
+                self.fill_early(&mut w, now);
+                match w.is_ack_eliciting() {
+                    true => _ = self.seal_packet(now, &spec, &packet, w),
+                    false => packet.discard(w),
                 }
             }
-            let has_initial = self.spaces.get(SpaceId::Initial).is_some();
-            if buf.len() > start && self.side == Side::Client && has_initial {
-                //= specs/rfc9001.txt#section-4.9.1
-                //# Thus, a client MUST discard Initial keys when it first sends a Handshake packet
-                //# and a server MUST discard Initial keys when it first successfully processes a
-                //# Handshake packet.
-                self.discard_space(SpaceId::Initial);
+            //= specs/rfc9001.txt#section-4.9.1
+            //# Thus, a client MUST discard Initial keys when it first sends a Handshake packet
+            //# and a server MUST discard Initial keys when it first successfully processes a
+            //# Handshake packet.
+            if any
+                && self.side == Side::Client
+                && self.handshake.discard(SpaceId::Initial)
+                && let Some(path) = self.paths.get_mut(PathId::ZERO)
+            {
+                path.reset_pto_backoff();
             }
         }
         let size = buf.len() - start;
@@ -139,49 +125,76 @@ impl Connection {
             return None;
         }
         if let Some(number) = number
-            && self.race.is_some()
+            && self.handshake.attempt().is_some()
         {
-            self.copy_to_others(now, number, spec.ecn, &buf[start..]);
+            // The server has fallen silent. The end of the handshake may reach it another way.
+            let silent = self.paths.get(PathId::ZERO).map_or(0, Path::pto_count) > 0;
+            //= specs/rfc9000.txt#section-18.2
+            //# An endpoint that receives this transport parameter MUST NOT use a new local address when
+            //# sending to the address that the peer used during the handshake.
+            let moves = !self.peer.disable_active_migration;
+            let again = silent && moves && !self.handshake.is_confirmed();
+            if let Some(attempt) = self.handshake.attempt_mut() {
+                attempt.copy(now, number, spec.ecn, &buf[start..], again);
+            }
         }
         self.note_datagrams(PathId::ZERO, Addresses::Current, spec.ecn, size, None)
     }
 
-    /// Whether the next Initial packet is more than an acknowledgement.
-    fn is_initial_ack_eliciting(&mut self) -> bool {
-        self.handshake.can_send(SpaceId::Initial) || self.spaces.wants_probe(SpaceId::Initial)
-    }
-
-    /// Whether all that the spaces want to send is ack-eliciting data, which the window may hold back.
-    fn only_data(&self, now: Instant) -> bool {
-        !self.spaces.iter().any(|space| space.acks.due(now))
-    }
-
-    fn send_handshake_packet(
-        &mut self,
-        now: Instant,
-        spec: &PacketSpec,
-        buf: &mut Vec<u8>,
-    ) -> Option<u64> {
-        let space_id = spec.space;
-        let packet = self.open_packet(spec, buf)?;
+    /// The next datagram of early data.
+    #[inline(never)]
+    pub(super) fn transmit_early(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.early_data_due() {
+            return None;
+        }
+        let path = self.paths.get(PathId::ZERO)?;
+        let index = path.index;
+        let size = usize::from(path.mtu()).min(self.peer.early_udp_payload());
+        let spec = PacketSpec {
+            end: Some(buf.len() + size),
+            ecn: path.ecn(),
+            ..PacketSpec::unscheduled(index)
+        };
+        let packet = self.open_packet(&spec, buf)?;
         let mut w = packet.writer(buf);
-        if let Some(space) = self.spaces.get_mut(space_id) {
-            //= specs/rfc10069-draft.md#frames
-            //# All frames defined in this document MUST only be sent in 1-RTT packets.
-            //= specs/rfc9000.txt#section-13.2.6
-            //# ACK frames MUST only be carried in a packet that has the same packet number
-            //# space as the packet being acknowledged; see Section 12.1.
-            space.write_ack(&mut w, now, None, PathId::ZERO, 0);
+        self.data.datagrams_mut().drop_oversized(None, w.capacity());
+        self.fill_early(&mut w, now);
+        if !w.is_ack_eliciting() {
+            packet.discard(w);
+            return None;
         }
-        let probe = self.spaces.take_probe(space_id);
-        let stream = self.handshake.stream(space_id);
-        if probe {
-            stream.repeat();
+        //= specs/rfc9000.txt#section-12.5
+        //# Note that it is not possible to send the following frames in 0-RTT packets for
+        //# various reasons: ACK, CRYPTO, HANDSHAKE_DONE, NEW_TOKEN, PATH_RESPONSE, and
+        //# RETIRE_CONNECTION_ID.
+        if self.side == Side::Server {
+            self.paths.fill_own_ack(&mut w, now, index);
         }
-        stream.fill(&mut w);
-        if probe && !w.is_ack_eliciting() {
-            w.ping();
+        self.seal_datagram(now, &spec, &packet, w)
+    }
+
+    /// Whether there is early data to send, and room for it in the congestion window. Without an acknowledgement the
+    /// window lets no more out than its initial size, which may leave at once (RFC 9002 section 7.7).
+    fn early_data_due(&self) -> bool {
+        let waits = self.state.is_handshaking()
+            && self.handshake.has_early_keys()
+            && (self.paths.local_cids().can_send() || self.data.can_send_early());
+        let Some(path) = self.paths.get(PathId::ZERO).filter(|_| waits) else {
+            return false;
+        };
+        let in_flight = self.handshake.bytes_in_flight() + path.space().bytes_in_flight();
+        in_flight + u64::from(path.mtu()) <= self.paths.controller().window(path.index)
+    }
+
+    /// Streams and datagrams: what a 0-RTT packet may carry, and of that what a client that has heard nothing yet has
+    /// to say. A server's 1-RTT packet has the connection IDs of further paths before them.
+    fn fill_early(&mut self, w: &mut FrameWriter<'_>, now: Instant) {
+        //= specs/rfc10069-draft.md#frames
+        //# All frames defined in this document MUST only be sent in 1-RTT packets.
+        if self.side == Side::Server {
+            self.paths.fill_local_cids(w);
         }
-        Some(self.seal_packet(now, spec, &packet, w)?.number)
+        let path = self.paths.get(PathId::ZERO).map(|path| path.index);
+        self.data.fill_early(w, now, path);
     }
 }

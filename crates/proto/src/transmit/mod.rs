@@ -2,7 +2,6 @@
 //! Each step is a file; this one only calls them.
 
 mod close_packet;
-mod early;
 mod fill;
 mod handshake;
 mod note;
@@ -35,7 +34,7 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.race.is_some()
+        if self.handshake.attempt().is_some()
             && let Some(transmit) = self.transmit_race(now, max_datagrams, buf)
         {
             return Some(transmit);
@@ -50,7 +49,7 @@ impl Connection {
             return Some(transmit);
         }
         // Without such keys, there is nothing of the handshake to send any more.
-        if (self.handshake.initial.is_some() || self.handshake.handshake.is_some())
+        if self.handshake.has_long_keys()
             && let Some(transmit) = self.transmit_handshake(now, buf)
         {
             return Some(transmit);
@@ -60,7 +59,7 @@ impl Connection {
         {
             return Some(transmit);
         }
-        self.handshake.one_rtt.as_ref()?;
+        self.handshake.one_rtt()?;
         self.data.tell_stream_events();
         let mut left = false;
         if let Some(transmit) = self.transmit_unscheduled(now, buf, false, &mut left) {

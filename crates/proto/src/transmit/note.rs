@@ -27,7 +27,7 @@ impl Connection {
         };
         if spec.origin == PacketOrigin::Close {
             // Nobody acknowledges it, and nobody waits for it.
-            match self.spaces.get_mut(spec.space) {
+            match self.handshake.space_mut(spec.space) {
                 Some(space) => {
                     space.numbers.take(&mut self.rng);
                 }
@@ -43,7 +43,7 @@ impl Connection {
         }
         if spec.space != SpaceId::Data {
             path.on_handshake_packet_sent(now, &packet, controller);
-            if let Some(space) = self.spaces.get_mut(spec.space) {
+            if let Some(space) = self.handshake.space_mut(spec.space) {
                 space.on_sent(packet, &mut self.rng);
             }
             return;

@@ -82,7 +82,7 @@ impl Connection {
         let path = self.paths.at(spec.path)?;
         match spec.space {
             SpaceId::Data => {
-                let phase = self.handshake.one_rtt.as_ref().map(OneRttKeys::phase);
+                let phase = self.handshake.one_rtt().map(OneRttKeys::phase);
                 let (number, acked) = path.next_number()?;
                 let end = match spec.end {
                     Some(end) => end,
@@ -110,7 +110,7 @@ impl Connection {
                 }
             }
             space_id => {
-                let space = self.spaces.get(space_id)?;
+                let space = self.handshake.space(space_id)?;
                 let numbers = (space.next_pn()?, space.largest_acked);
                 self.open_long(space_id, &dcid, buf, numbers, spec.end?)
             }
@@ -136,14 +136,15 @@ impl Connection {
                     //# protect acknowledgments of 0-RTT packets.
                     return None;
                 }
-                self.handshake.early_data.keys()?;
+                self.handshake.early_data().keys()?;
                 PacketType::ZeroRtt
             }
         };
-        let (token, scid) = (&self.initial_token, &self.handshake_scid);
+        let (token, scid) = (self.handshake.initial_token(), &self.handshake.scid());
+        let version = self.handshake.version();
         let pn_len = pn_len(number, largest_acked);
         let start = buf.len();
-        let marks = encode_long_header(buf, ty, self.version, dcid, scid, token, number, pn_len);
+        let marks = encode_long_header(buf, ty, version, dcid, scid, token, number, pn_len);
         let pn_offset = marks.pn_offset;
         OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
     }

@@ -106,7 +106,7 @@ fn protect(
     buf: &mut Vec<u8>,
 ) -> Result<(), TransportError> {
     let Some(marks) = &packet.long else {
-        let Some(keys) = &mut handshake.one_rtt else {
+        let Some(keys) = handshake.one_rtt_mut() else {
             return Err(no_keys());
         };
         return keys.seal_packet(
@@ -118,12 +118,7 @@ fn protect(
             packet.number,
         );
     };
-    let keys = match space {
-        SpaceId::Initial => handshake.initial.as_ref().map(|keys| &keys.local),
-        SpaceId::Handshake => handshake.handshake.as_ref().map(|keys| &keys.local),
-        SpaceId::Data => handshake.early_data.keys(),
-    };
-    match keys {
+    match handshake.local_keys(space) {
         Some(keys) => seal_long(keys, buf, marks, packet.number),
         None => Err(no_keys()),
     }

@@ -283,7 +283,7 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let path = self.paths.at(index)?;
-        if !path.is_validated() || !self.confirmed {
+        if !path.is_validated() || !self.handshake.is_confirmed() {
             return None;
         }
         // A probe counts against the window like any packet (RFC 9000 section 14.4).

@@ -150,13 +150,13 @@ impl<'a> Forgery<'a> {
             Packet::Handshake => PacketType::Handshake,
             Packet::ZeroRtt | Packet::OneRtt => PacketType::ZeroRtt,
         };
-        let keys = match self.packet {
-            Packet::Initial => sender.handshake.initial.as_ref().map(|keys| &keys.local),
-            Packet::Handshake => sender.handshake.handshake.as_ref().map(|keys| &keys.local),
-            _ => sender.handshake.early_data.keys(),
-        };
+        let keys = sender.handshake.local_keys(match self.packet {
+            Packet::Initial => SpaceId::Initial,
+            Packet::Handshake => SpaceId::Handshake,
+            Packet::ZeroRtt | Packet::OneRtt => SpaceId::Data,
+        });
         let mut buf = Vec::new();
-        let scid = &sender.handshake_scid;
+        let scid = &sender.handshake.scid();
         let marks =
             encode_long_header(&mut buf, ty, Version::V1, dcid, scid, self.token, number, 4);
         buf[0] |= self.first_byte;
@@ -167,7 +167,7 @@ impl<'a> Forgery<'a> {
 
     fn seal_short(&self, sender: &mut Connection, dcid: &ConnectionId, number: u64) -> Vec<u8> {
         let nonce_path = sender.paths.nonce_path(self.path);
-        let keys = sender.handshake.one_rtt.as_mut().unwrap();
+        let keys = sender.handshake.one_rtt_mut().unwrap();
         let mut buf = Vec::new();
         let pn_offset = encode_short_header(&mut buf, dcid, keys.phase(), number, 4);
         buf[0] |= self.first_byte;
@@ -238,7 +238,7 @@ pub(super) fn own_error(connection: &Connection) -> Option<TransportError> {
 
 /// Packets that are kept until their keys are there.
 pub(super) fn kept_undecryptable(connection: &Connection) -> usize {
-    connection.handshake.undecryptable.len()
+    connection.handshake.undecryptable().len()
 }
 
 /// The sequence number of the next connection ID that a side issues for a path.
@@ -249,8 +249,8 @@ pub(super) fn next_cid_sequence(connection: &Connection, path: PathId) -> u64 {
 /// The packet number space that packets of this type belong to, as long as there is one.
 fn space(connection: &Connection, packet: Packet, path: PathId) -> Option<&PacketSpace> {
     match packet {
-        Packet::Initial => connection.spaces.get(SpaceId::Initial),
-        Packet::Handshake => connection.spaces.get(SpaceId::Handshake),
+        Packet::Initial => connection.handshake.space(SpaceId::Initial),
+        Packet::Handshake => connection.handshake.space(SpaceId::Handshake),
         Packet::ZeroRtt | Packet::OneRtt => connection.paths.get(path).map(|path| path.space()),
     }
 }
@@ -258,7 +258,7 @@ fn space(connection: &Connection, packet: Packet, path: PathId) -> Option<&Packe
 /// A connection ID by which packets on a path reach this side.
 pub(super) fn cid_of(connection: &Connection, path: PathId) -> ConnectionId {
     if path == PathId::ZERO {
-        return connection.handshake_scid;
+        return connection.handshake.scid();
     }
     let mut ids = connection.paths.local_cids().iter();
     ids.find(|(_, of)| *of == path).unwrap().0
@@ -317,7 +317,7 @@ pub(super) fn last_processed(connection: &Connection) -> Instant {
 
 /// The connection ID that the client chose for its first packet: it reaches the server until the handshake is over.
 pub(super) fn original_dcid(connection: &Connection) -> ConnectionId {
-    connection.original_dcid
+    connection.handshake.original_dcid()
 }
 
 /// Whether a packet with this number was received and processed.
@@ -328,10 +328,10 @@ pub(super) fn was_received(connection: &Connection, packet: Packet, number: u64)
 
 /// Whether keys of 0-RTT packets are kept.
 pub(super) fn has_early_keys(connection: &Connection) -> bool {
-    connection.handshake.early_data.keys().is_some()
+    connection.handshake.early_data().keys().is_some()
 }
 
 /// When the keys of 0-RTT packets will be forgotten.
 pub(super) fn early_key_timer(connection: &Connection) -> Option<Instant> {
-    connection.handshake.early_data.timer()
+    connection.handshake.early_data().timer()
 }

@@ -10,6 +10,7 @@ mod idle;
 mod packets;
 mod parameters;
 mod path_ids;
+mod retry;
 mod table;
 mod undecryptable;
 

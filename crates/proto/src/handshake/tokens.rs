@@ -1,6 +1,7 @@
 //! Tokens for a client's next connections (RFC 9000 section 8.1.3): the server's connection issues them, the client's
 //! keeps them; what is in them is `token`'s.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,15 +10,14 @@ use mpquic_sched_core::Side;
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
-use super::Connection;
 use crate::frame::Frame;
 use crate::frame::SentFrame;
 use crate::frame::writer::FrameWriter;
 use crate::token::{AddressTokens, Addresses, SharedTokenStore};
-use crate::{PathId, TransportError, limits};
+use crate::{TransportError, limits};
 
 /// What a server's connection knows of the tokens that it gives its client.
-pub(crate) struct NewTokens {
+struct NewTokens {
     tokens: Arc<AddressTokens>,
     /// How many the client gets at first.
     first: u32,
@@ -36,7 +36,7 @@ struct NewToken {
 }
 
 impl NewTokens {
-    pub(crate) fn new(tokens: Arc<AddressTokens>, first: u32) -> Self {
+    fn new(tokens: Arc<AddressTokens>, first: u32) -> Self {
         Self {
             tokens,
             first,
@@ -47,7 +47,7 @@ impl NewTokens {
     }
 
     /// The client has proven to receive at this IP: there is a token to be sent, or several the first time.
-    fn on_proven(&mut self, now: Instant, rng: &mut StdRng, ip: std::net::IpAddr) {
+    fn on_proven(&mut self, now: Instant, rng: &mut StdRng, ip: IpAddr) {
         let ip = ip.to_canonical();
         if self.addresses.contains(&ip) {
             return;
@@ -74,13 +74,13 @@ impl NewTokens {
         }
     }
 
-    pub(crate) fn can_send(&self) -> bool {
+    fn can_send(&self) -> bool {
         self.open.iter().any(|token| token.to_send)
     }
 
     //= specs/rfc9000.txt#section-19.7
     //# The token MUST NOT be empty.
-    pub(crate) fn fill(&mut self, w: &mut FrameWriter<'_>) {
+    fn fill(&mut self, w: &mut FrameWriter<'_>) {
         for token in self.open.iter_mut().filter(|token| token.to_send) {
             if !w.put(&Frame::NewToken(&token.token)) {
                 return;
@@ -90,13 +90,13 @@ impl NewTokens {
         }
     }
 
-    pub(crate) fn on_acked(&mut self, number: u32) {
+    fn on_acked(&mut self, number: u32) {
         self.open.retain(|token| token.number != number);
     }
 
     //= specs/rfc9000.txt#section-13.3
     //# * NEW_TOKEN frames are retransmitted if the packet containing them is lost.
-    pub(crate) fn on_lost(&mut self, number: u32) {
+    fn on_lost(&mut self, number: u32) {
         let lost = self.open.iter_mut().find(|token| token.number == number);
         if let Some(token) = lost {
             token.to_send = true;
@@ -105,14 +105,14 @@ impl NewTokens {
 }
 
 /// Where a client's connection keeps tokens.
-pub(crate) struct KeptTokens {
-    pub(crate) store: SharedTokenStore,
-    pub(crate) server_name: Box<str>,
+struct KeptTokens {
+    store: SharedTokenStore,
+    server_name: Box<str>,
 }
 
 impl KeptTokens {
     /// The token for this connection, of an earlier one.
-    pub(crate) fn take(&self) -> Bytes {
+    fn take(&self) -> Bytes {
         //= specs/rfc9000.txt#section-8.1.3
         //# When connecting to a server for which the client retains an applicable and unused token,
         //# it SHOULD include that token in the Token field of its Initial packet.
@@ -130,27 +130,53 @@ impl KeptTokens {
     }
 }
 
-impl Connection {
-    /// On servers: the client receives at the address that this path uses.
-    pub(crate) fn on_address_proven(&mut self, now: Instant, id: PathId) {
-        let ip = self.paths.get(id).map(|path| path.tuple().remote.ip());
-        if let (Some(new_tokens), Some(ip)) = (&mut self.new_tokens, ip) {
-            new_tokens.on_proven(now, &mut self.rng, ip);
+/// The tokens of one connection, whichever side it is.
+#[derive(Default)]
+pub(super) struct Tokens {
+    /// On clients.
+    kept: Option<Box<KeptTokens>>,
+    /// On servers that give out tokens.
+    new: Option<Box<NewTokens>>,
+}
+
+impl Tokens {
+    /// Keeps those that the server gives. Returns the one for this connection, empty if there is none.
+    pub(super) fn keep(&mut self, store: SharedTokenStore, server_name: &str) -> Bytes {
+        let kept = KeptTokens {
+            store,
+            server_name: server_name.into(),
+        };
+        let token = kept.take();
+        self.kept = Some(Box::new(kept));
+        token
+    }
+
+    /// Gives the client so many at first.
+    //= specs/rfc9000.txt#section-19.7
+    //# Clients MUST NOT send NEW_TOKEN frames.
+    pub(super) fn give(&mut self, tokens: &Arc<AddressTokens>, first: u32) {
+        self.new = (first > 0).then(|| Box::new(NewTokens::new(Arc::clone(tokens), first)));
+    }
+
+    /// The client has proven to receive at this IP.
+    pub(super) fn on_proven(&mut self, now: Instant, rng: &mut StdRng, ip: IpAddr) {
+        if let Some(new) = &mut self.new {
+            new.on_proven(now, rng, ip);
         }
     }
 
     /// A NEW_TOKEN frame.
-    pub(crate) fn on_new_token(&self, token: &[u8]) -> Result<(), TransportError> {
+    pub(super) fn on_new_token(&self, side: Side, token: &[u8]) -> Result<(), TransportError> {
         //= specs/rfc9000.txt#section-19.7
         //# A server MUST treat receipt of a NEW_TOKEN frame as a connection error of type
         //# PROTOCOL_VIOLATION.
-        if self.side == Side::Server {
+        if side == Side::Server {
             return Err(TransportError::protocol_violation(
                 "NEW_TOKEN from a client",
             ));
         }
         // One that is longer leaves no room for anything else in an Initial packet.
-        if let Some(kept) = &self.kept_tokens
+        if let Some(kept) = &self.kept
             && token.len() <= limits::MAX_RETRY_TOKEN
         {
             let token = Bytes::copy_from_slice(token);
@@ -158,12 +184,32 @@ impl Connection {
         }
         Ok(())
     }
+
+    pub(super) fn can_send(&self) -> bool {
+        self.new.as_ref().is_some_and(|new| new.can_send())
+    }
+
+    pub(super) fn fill(&mut self, w: &mut FrameWriter<'_>) {
+        if let Some(new) = &mut self.new {
+            new.fill(w);
+        }
+    }
+
+    pub(super) fn on_acked(&mut self, number: u32) {
+        if let Some(new) = &mut self.new {
+            new.on_acked(number);
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, number: u32) {
+        if let Some(new) = &mut self.new {
+            new.on_lost(number);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use rand::SeedableRng;
 
     use super::*;

@@ -1,5 +1,4 @@
-//! The local addresses that one attempt begins on, and the copies of its first datagrams that go out from them; knows
-//! nothing of packets.
+//! The local addresses that one attempt begins on, and the copies of its first datagrams that go out from them.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

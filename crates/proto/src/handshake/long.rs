@@ -1,0 +1,217 @@
+//! Packets with long headers: opened, and what those of the Initial and Handshake spaces have to carry.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use mpquic_sched_core::{ConnectionId, Side};
+use rustls::quic::DirectionalKeys;
+
+use super::Handshake;
+use crate::PathId;
+use crate::crypto::open_long;
+use crate::frame::writer::FrameWriter;
+use crate::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};
+use crate::space::{PacketSpace, SpaceId};
+
+/// What the header and the tag of an Initial packet take beside its token and its CRYPTO frames, with an ACK frame.
+const INITIAL_OVERHEAD: usize = 160;
+
+/// What became of a packet with a long header.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// It is decrypted: its number, and where its frames are.
+    Packet(u64, Range<usize>),
+    /// Its keys are still to come.
+    TooEarly,
+    /// It does not decrypt.
+    Undecryptable,
+    /// Its sender sets bits that must be zero.
+    ReservedBits,
+    /// There are no keys for it, or it is too short.
+    Dropped,
+}
+
+/// What the Initial and Handshake spaces have to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) initial: bool,
+    pub(crate) handshake: bool,
+    /// There is more than data, which the congestion window may hold back (RFC 9002 section 7).
+    pub(crate) urgent: bool,
+    /// The datagram must be expanded.
+    pub(crate) padded: bool,
+}
+
+impl Handshake {
+    /// Removes the protection of a packet. `expected`: the number that is next on path 0, where 0-RTT packets belong.
+    pub(crate) fn open(
+        &self,
+        ty: PacketType,
+        expected: Option<u64>,
+        pn_offset: usize,
+        bytes: &mut [u8],
+    ) -> Opened {
+        let (keys, expected) = match ty {
+            PacketType::Initial => (
+                self.session.initial.as_ref().map(|keys| &keys.remote),
+                self.expected(SpaceId::Initial),
+            ),
+            PacketType::Handshake => (
+                self.session.handshake.as_ref().map(|keys| &keys.remote),
+                self.expected(SpaceId::Handshake),
+            ),
+            PacketType::ZeroRtt => (self.session.early_data.keys(), expected),
+        };
+        let Some(keys) = keys else {
+            let awaited = match ty {
+                PacketType::Initial => false,
+                PacketType::Handshake => self.spaces.get(SpaceId::Handshake).is_some(),
+                //= specs/rfc9001.txt#section-4.6.2
+                //# When rejecting 0-RTT, a server MUST NOT process any 0-RTT packets, even if it could.
+                //= specs/rfc9001.txt#section-5.7
+                //# The server MAY retain these packets for later decryption in anticipation of
+                //# receiving a ClientHello.
+                PacketType::ZeroRtt => self.session.awaits_client_hello(),
+            };
+            return if awaited {
+                Opened::TooEarly
+            } else {
+                Opened::Dropped
+            };
+        };
+        let Some(expected) = expected else {
+            return Opened::Dropped;
+        };
+        let Some((first, truncated, pn_len)) = unprotect_header(bytes, pn_offset, &*keys.header)
+        else {
+            return Opened::Dropped;
+        };
+        let number = expand_pn(truncated, pn_len, expected);
+        let start = pn_offset + pn_len;
+        let (header, payload) = bytes.split_at_mut(start);
+        let Some(len) = open_long(keys, number, header, payload) else {
+            return Opened::Undecryptable;
+        };
+        //= specs/rfc9000.txt#section-17.2
+        //# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits
+        //# after removing both packet and header protection as a connection error of type
+        //# PROTOCOL_VIOLATION.
+        match reserved_bits_are_zero(first) {
+            true => Opened::Packet(number, start..start + len),
+            false => Opened::ReservedBits,
+        }
+    }
+
+    fn expected(&self, space_id: SpaceId) -> Option<u64> {
+        self.spaces.get(space_id).map(PacketSpace::next_expected)
+    }
+
+    /// A packet was decrypted that names this source: whether the peer's packets do. `Some(true)`: it is the server's first,
+    /// and its packets go there from now on.
+    pub(crate) fn hear(&mut self, scid: &ConnectionId) -> Option<bool> {
+        //= specs/rfc9000.txt#section-7.2
+        //# Once a client has received a valid Initial packet from the server, it MUST discard any
+        //# subsequent packet it receives on that connection with a different Source Connection ID.
+        let first = self.side == Side::Client && !self.heard;
+        if first {
+            //= specs/rfc9000.txt#section-7.2
+            //# A client MUST change the Destination Connection ID it uses for sending packets in
+            //# response to only the first received Initial or Retry packet.
+            //= specs/rfc9000.txt#section-7.2
+            //# Until a packet is received from the server, the client MUST use the same Destination
+            //# Connection ID value on all packets in this connection.
+            self.remote_scid = *scid;
+        //= specs/rfc9000.txt#section-7.2
+        //# Any further changes to the Destination Connection ID are only permitted if the values
+        //# are taken from NEW_CONNECTION_ID frames; if subsequent Initial packets include a
+        //# different Source Connection ID, they MUST be discarded.
+        } else if self.remote_scid != *scid && !self.confirmed {
+            return None;
+        }
+        self.heard = true;
+        Some(first)
+    }
+
+    /// What the Initial and Handshake spaces have to send now.
+    pub(crate) fn waiting(&self, now: Instant) -> Option<Waiting> {
+        let initial = self.has_to_send(now, SpaceId::Initial);
+        let handshake = self.has_to_send(now, SpaceId::Handshake);
+        if !initial && !handshake {
+            return None;
+        }
+        let owes_ack = || self.spaces.iter().any(|space| space.acks.due(now));
+        //= specs/rfc9000.txt#section-14.1
+        //# A client MUST expand the payload of all UDP datagrams carrying Initial packets to at
+        //# least the smallest allowed maximum datagram size of 1200 bytes by adding PADDING frames
+        //# to the Initial packet or by coalescing the Initial packet; see Section 12.2.
+        //= specs/rfc9000.txt#section-14.1
+        //# Similarly, a server MUST expand the payload of all UDP datagrams carrying ack-eliciting
+        //# Initial packets to at least the smallest allowed maximum datagram size of 1200 bytes.
+        //= specs/rfc9000.txt#section-8.1
+        //# Clients MUST ensure that UDP datagrams containing Initial packets have UDP payloads of
+        //# at least 1200 bytes, adding PADDING frames as necessary.
+        let ack_eliciting =
+            || self.session.can_send(SpaceId::Initial) || self.spaces.wants_probe(SpaceId::Initial);
+        Some(Waiting {
+            initial,
+            handshake,
+            urgent: self.spaces.has_probes() || owes_ack(),
+            padded: initial && (self.side == Side::Client || ack_eliciting()),
+        })
+    }
+
+    fn has_to_send(&self, now: Instant, space_id: SpaceId) -> bool {
+        let space = self.spaces.get(space_id);
+        space.is_some_and(|space| {
+            self.has_keys(space_id)
+                && (space.acks.due(now)
+                    || self.session.can_send(space_id)
+                    || self.spaces.wants_probe(space_id))
+        })
+    }
+
+    /// Whether the last Handshake packet that has anything to carry has left.
+    pub(crate) fn has_sent_all(&self) -> bool {
+        !self.session.can_send(SpaceId::Handshake)
+    }
+
+    /// The size of the Initial packet that is next, at most.
+    pub(crate) fn initial_size(&self) -> usize {
+        self.session.unsent(SpaceId::Initial) + self.initial_token.len() + INITIAL_OVERHEAD
+    }
+
+    /// What goes into Initial packets of ours.
+    pub(crate) fn initial_token(&self) -> &[u8] {
+        &self.initial_token
+    }
+
+    /// The keys for a packet with a long header.
+    pub(crate) fn local_keys(&self, space_id: SpaceId) -> Option<&DirectionalKeys> {
+        match space_id {
+            SpaceId::Initial => self.session.initial.as_ref().map(|keys| &keys.local),
+            SpaceId::Handshake => self.session.handshake.as_ref().map(|keys| &keys.local),
+            SpaceId::Data => self.session.early_data.keys(),
+        }
+    }
+
+    /// Fills an Initial or Handshake packet.
+    pub(crate) fn fill(&mut self, space_id: SpaceId, w: &mut FrameWriter<'_>, now: Instant) {
+        if let Some(space) = self.spaces.get_mut(space_id) {
+            //= specs/rfc10069-draft.md#frames
+            //# All frames defined in this document MUST only be sent in 1-RTT packets.
+            //= specs/rfc9000.txt#section-13.2.6
+            //# ACK frames MUST only be carried in a packet that has the same packet number
+            //# space as the packet being acknowledged; see Section 12.1.
+            space.write_ack(w, now, None, PathId::ZERO, 0);
+        }
+        let probe = self.spaces.take_probe(space_id);
+        let stream = self.session.stream(space_id);
+        if probe {
+            stream.repeat();
+        }
+        stream.fill(w);
+        if probe && !w.is_ack_eliciting() {
+            w.ping();
+        }
+    }
+}
