@@ -173,7 +173,7 @@ fn an_answer_in_time_clears_a_suspect_path() {
     for number in 0..4 {
         let send = Action::call(|network| {
             let server = network.connection_mut(Side::Server).unwrap();
-            server.send_datagram(vec![7; 100].into(), false).unwrap();
+            server.datagrams().send(vec![7; 100].into(), false).unwrap();
         });
         network.at(ms(5000 + 20 * number), send);
     }

@@ -111,7 +111,12 @@ fn schedulers_allocate_nothing() {
 fn steady(pair: &mut BackToBack, len: usize, chunks: bool) -> [(u64, u64); 2] {
     let data = vec![7; 64 << 10];
     let mut buf = vec![0; 64 << 10];
-    let id = pair.side(Side::Server).unwrap().open(Dir::Uni).unwrap();
+    let id = pair
+        .side(Side::Server)
+        .unwrap()
+        .streams()
+        .open(Dir::Uni)
+        .unwrap();
     let (mut left, mut received) = (len, 0);
     let mut start = None;
     let snapshot = |pair: &mut BackToBack| {
@@ -123,26 +128,26 @@ fn steady(pair: &mut BackToBack, len: usize, chunks: bool) -> [(u64, u64); 2] {
         let server = pair.side(Side::Server).unwrap();
         meter(Some(Side::Server));
         while left > 0 {
-            let Ok(written) = server.write(id, &data[..left.min(data.len())]) else {
+            let Ok(written) = server.send_stream(id).write(&data[..left.min(data.len())]) else {
                 break;
             };
             left -= written;
             if left == 0 {
-                server.finish(id).unwrap();
+                server.send_stream(id).finish().unwrap();
             }
         }
         let client = pair.side(Side::Client).unwrap();
         meter(Some(Side::Client));
-        client.accept(Dir::Uni);
+        client.streams().accept(Dir::Uni);
         let mut taken = None;
         let more = loop {
             let read = match chunks {
-                true => client.read_chunk(id, usize::MAX).map(|chunk| {
+                true => client.recv_stream(id).read_chunk(usize::MAX).map(|chunk| {
                     let len = chunk.as_ref().map(Bytes::len);
                     taken = chunk;
                     len
                 }),
-                false => client.read(id, &mut buf),
+                false => client.recv_stream(id).read(&mut buf),
             };
             match read {
                 Ok(Some(read)) => received += read,

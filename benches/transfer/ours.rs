@@ -48,24 +48,24 @@ pub(crate) fn transfer(mut pair: BackToBack) -> BackToBack {
     let data = vec![7; CHUNK];
     let mut buf = vec![0; CHUNK];
     let server = pair.side(Side::Server).expect("connected");
-    let id = server.open(Dir::Uni).expect("a stream");
+    let id = server.streams().open(Dir::Uni).expect("a stream");
     let mut left = SIZE;
     let mut received = 0;
     pair.run_while(|pair| {
         let server = pair.side(Side::Server).expect("connected");
         while left > 0 {
-            match server.write(id, &data[..left.min(CHUNK)]) {
+            match server.send_stream(id).write(&data[..left.min(CHUNK)]) {
                 Ok(written) => left -= written,
                 Err(_) => break,
             }
             if left == 0 {
-                server.finish(id).expect("open");
+                server.send_stream(id).finish().expect("open");
             }
         }
         let client = pair.side(Side::Client).expect("connected");
-        client.accept(Dir::Uni);
+        client.streams().accept(Dir::Uni);
         loop {
-            match client.read(id, &mut buf) {
+            match client.recv_stream(id).read(&mut buf) {
                 Ok(Some(read)) => received += read,
                 Ok(None) => return false,
                 Err(ReadError::Blocked | ReadError::ClosedStream) => return true,

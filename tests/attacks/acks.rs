@@ -14,9 +14,13 @@ use super::*;
 /// Writes as much as fits on one stream, acknowledges honestly, until this many packets were sent. The numbers that the
 /// victim left out on path 0.
 fn transfer(duel: &mut Duel, packets: u64) -> Vec<u64> {
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
     for _ in 0..10_000 {
-        let _ = duel.victim.connection().write(id, &[7; 1 << 16]);
+        let _ = duel
+            .victim
+            .connection()
+            .send_stream(id)
+            .write(&[7; 1 << 16]);
         duel.victim.flush();
         let came = duel.collect();
         duel.answer(&came);
@@ -50,11 +54,15 @@ fn optimistic_ack() {
     assert_eq!(duel.error(), PROTOCOL_VIOLATION);
     // An attacker that acknowledges all that may come, without looking.
     let mut duel = single_path();
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
     let mut rounds = 0;
     while duel.alive() && rounds < 3000 {
         rounds += 1;
-        let _ = duel.victim.connection().write(id, &[7; 1 << 16]);
+        let _ = duel
+            .victim
+            .connection()
+            .send_stream(id)
+            .write(&[7; 1 << 16]);
         duel.victim.flush();
         duel.collect();
         let largest = duel.peer.received(Space::Data(0)).last().unwrap_or(0);
@@ -186,7 +194,7 @@ fn replay() {
         duel.deliver(&old);
     }
     let mut processed = 0;
-    while duel.victim.connection().recv_datagram().is_some() {
+    while duel.victim.connection().datagrams().recv().is_some() {
         processed += 1;
     }
     figure(
@@ -212,7 +220,7 @@ fn replay() {
         duel.deliver(&copy);
     }
     let mut processed = 0;
-    while duel.victim.connection().recv_datagram().is_some() {
+    while duel.victim.connection().datagrams().recv().is_some() {
         processed += 1;
     }
     figure(
@@ -264,8 +272,8 @@ fn impossible_ecn_counts() {
         ([0, 0, 0], "marks taken away"),
     ] {
         let mut duel = multipath();
-        let id = duel.victim.connection().open(Dir::Uni).unwrap();
-        let _ = duel.victim.connection().write(id, &[7; 5000]);
+        let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+        let _ = duel.victim.connection().send_stream(id).write(&[7; 5000]);
         duel.victim.flush();
         let marked = |duel: &Duel| {
             duel.victim
@@ -289,7 +297,7 @@ fn impossible_ecn_counts() {
             .path_stats(PathId::ZERO)
             .unwrap()
             .cwnd;
-        let _ = duel.victim.connection().write(id, &[7; 5000]);
+        let _ = duel.victim.connection().send_stream(id).write(&[7; 5000]);
         duel.victim.flush();
         assert!(!duel.victim.sent.is_empty() && duel.alive(), "{why}");
         let still = duel
@@ -350,14 +358,19 @@ fn ack_delay_lies() {
 fn acks_held_back_on_one_path() {
     let mut duel = multipath();
     duel.open_path(1);
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
     let mut written = 0;
     let mut got = std::collections::BTreeSet::new();
     let goal = 400_000u64;
     let mut milliseconds = 0;
     while (got.len() as u64) < goal / 1000 && milliseconds < 60_000 {
         if written < goal as usize {
-            written += duel.victim.connection().write(id, &[7; 4000]).unwrap_or(0);
+            written += duel
+                .victim
+                .connection()
+                .send_stream(id)
+                .write(&[7; 4000])
+                .unwrap_or(0);
         }
         duel.victim.flush();
         let came = duel.collect();
@@ -406,9 +419,13 @@ fn arithmetic_of_controllers() {
             params.set(mpquic_hostile::params::id::MAX_IDLE_TIMEOUT, 0);
             let mut duel = Duel::established(config, params);
             duel.open_path(1);
-            let id = duel.victim.connection().open(Dir::Uni).unwrap();
+            let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
             for round in 0..60 {
-                let _ = duel.victim.connection().write(id, &[7; 1 << 15]);
+                let _ = duel
+                    .victim
+                    .connection()
+                    .send_stream(id)
+                    .write(&[7; 1 << 15]);
                 duel.victim.flush();
                 duel.collect();
                 duel.victim.now += Duration::from_micros(waits[round % 3]);

@@ -162,7 +162,7 @@ fn packets_before_their_keys() {
     let last_flight = duel.peer.flight();
     let early = duel.peer.seal(Space::Data(0), &[Frame::Datagram(vec![1])]);
     duel.deliver(&early.unwrap());
-    assert!(duel.victim.connection().recv_datagram().is_none());
+    assert!(duel.victim.connection().datagrams().recv().is_none());
     // As large as can be, full ones, and many tiny ones; they open with no key.
     for (count, len) in [(30, 65_000), (1000, 1400), (5000, 30)] {
         for number in 0..count {
@@ -184,7 +184,7 @@ fn packets_before_their_keys() {
     for datagram in last_flight {
         duel.deliver(&datagram);
     }
-    assert!(duel.victim.connection().recv_datagram().is_some());
+    assert!(duel.victim.connection().datagrams().recv().is_some());
     // All of it is gone once the handshake is over.
     duel.connect();
     duel.victim.advance(Duration::from_secs(120));

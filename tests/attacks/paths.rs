@@ -201,8 +201,12 @@ fn status_out_of_order() {
             backup: true,
         },
     ]);
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
-    duel.victim.connection().write(id, &[5; 3000]).unwrap();
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+    duel.victim
+        .connection()
+        .send_stream(id)
+        .write(&[5; 3000])
+        .unwrap();
     duel.victim.flush();
     let data: usize = duel
         .frames()
@@ -419,7 +423,7 @@ fn replays_on_dead_paths() {
         recorded.push(datagram);
     }
     let mut first = 0;
-    while duel.victim.connection().recv_datagram().is_some() {
+    while duel.victim.connection().datagrams().recv().is_some() {
         first += 1;
     }
     assert_eq!(first, 20);
@@ -432,7 +436,7 @@ fn replays_on_dead_paths() {
         }
     }
     let mut late = 0;
-    while duel.victim.connection().recv_datagram().is_some() {
+    while duel.victim.connection().datagrams().recv().is_some() {
         late += 1;
     }
     figure(
@@ -453,7 +457,7 @@ fn replays_on_dead_paths() {
     }
     assert!(duel.alive(), "{:?}", duel.reason());
     let mut processed = 0;
-    while duel.victim.connection().recv_datagram().is_some() {
+    while duel.victim.connection().datagrams().recv().is_some() {
         processed += 1;
     }
     figure(
@@ -485,8 +489,12 @@ fn no_timer_is_orphaned() {
         let mut duel = multipath();
         duel.open_path(1);
         duel.open_path(2);
-        let id = duel.victim.connection().open(Dir::Uni).unwrap();
-        duel.victim.connection().write(id, &[5; 8000]).unwrap();
+        let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+        duel.victim
+            .connection()
+            .send_stream(id)
+            .write(&[5; 8000])
+            .unwrap();
         duel.victim.flush();
         let on = (abandon + 1) % 3;
         duel.send_on(

@@ -38,14 +38,19 @@ fn transfer_held(
     let mut duel = Duel::established(config, Params::generous(Some(7)));
     duel.open_path(1);
     duel.open_path(2);
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
     let mut written = 0;
     let mut got = vec![false; bytes];
     let mut outcome = Transfer::default();
     while outcome.received < bytes as u64 && outcome.milliseconds < 120_000 {
         if written < bytes {
             let data = vec![7; bytes - written];
-            written += duel.victim.connection().write(id, &data).unwrap_or(0);
+            written += duel
+                .victim
+                .connection()
+                .send_stream(id)
+                .write(&data)
+                .unwrap_or(0);
         }
         duel.victim.flush();
         let came = duel.collect();

@@ -144,9 +144,9 @@ fn churn() {
         received += 30 + payload(&packet).len() as u64;
         duel.send(&packet);
         duel.victim.run_app(|connection| {
-            while let Some(id) = connection.accept(Dir::Bi) {
-                let _ = connection.reset(id, 7u32.into());
-                let _ = connection.read_chunk(id, 100);
+            while let Some(id) = connection.streams().accept(Dir::Bi) {
+                let _ = connection.send_stream(id).reset(7u32.into());
+                let _ = connection.recv_stream(id).read_chunk(100);
             }
         });
         duel.victim.flush();
@@ -263,12 +263,12 @@ fn slow_reader() {
     params.set(id::INITIAL_MAX_DATA, 0);
     let mut duel = Duel::established(quiet(), params);
     let before = meter::reading().held;
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
     let mut written = 0;
     for _ in 0..1000 {
         let write = duel
             .victim
-            .run_app(|connection| connection.write(id, &[7; 1 << 16]));
+            .run_app(|connection| connection.send_stream(id).write(&[7; 1 << 16]));
         written += write.unwrap_or(0);
     }
     let held = (meter::reading().held - before).max(0) as u64;
@@ -315,10 +315,11 @@ fn slow_readers_together() {
     let before = meter::reading().held;
     let mut least = usize::MAX;
     for (_, connection) in &mut victim.connections {
-        let id = connection.open(Dir::Uni).unwrap();
+        let id = connection.streams().open(Dir::Uni).unwrap();
         let mut written = 0;
         for _ in 0..100 {
-            written += meter::metered(|| connection.write(id, &[7; 1 << 16])).unwrap_or(0);
+            written +=
+                meter::metered(|| connection.send_stream(id).write(&[7; 1 << 16])).unwrap_or(0);
         }
         least = least.min(written);
     }
@@ -346,8 +347,12 @@ fn readers_below_the_least_rate() {
     let mut config = quiet();
     config.min_peer_rate(10_000, 10 * SECOND);
     let mut duel = Duel::established(config, params);
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
-    let _ = duel.victim.connection().write(id, &[7; 1 << 20]);
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+    let _ = duel
+        .victim
+        .connection()
+        .send_stream(id)
+        .write(&[7; 1 << 20]);
     let mut seconds = 0;
     while duel.alive() && seconds < 100 {
         // It is alive and well, and takes nothing beyond its first window.
@@ -428,8 +433,8 @@ fn orders_of_stop_and_reset() {
             for frame in &ordered {
                 duel.send(std::slice::from_ref(frame));
                 let id = StreamId::from(mpquic_proto::VarInt::from_u32(0));
-                let _ = duel.victim.connection().write(id, b"answer");
-                let _ = duel.victim.connection().read_chunk(id, 2);
+                let _ = duel.victim.connection().send_stream(id).write(b"answer");
+                let _ = duel.victim.connection().recv_stream(id).read_chunk(2);
                 duel.victim.flush();
             }
             duel.settle();
@@ -525,7 +530,7 @@ fn key_updates() {
         for _ in 0..3 {
             duel.victim.deliver(tuple, None, &late);
         }
-        while duel.victim.connection().recv_datagram().is_some() {
+        while duel.victim.connection().datagrams().recv().is_some() {
             processed += 1;
         }
         assert!(duel.alive(), "{:?} in round {round}", duel.error());

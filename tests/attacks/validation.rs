@@ -96,8 +96,12 @@ fn amplification_of_early_path_data() {
     server.early_path_data(true);
     let mut duel = Duel::established(server, Params::generous(Some(7)));
     let first = duel.tuple(0).remote;
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
-    let _ = duel.victim.connection().write(id, &[7; 1 << 20]);
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+    let _ = duel
+        .victim
+        .connection()
+        .send_stream(id)
+        .write(&[7; 1 << 20]);
     let target = client_address(99);
     let mut worst = 0;
     let mut received = 0;
@@ -137,8 +141,12 @@ fn amplification_of_early_path_data() {
 fn amplification_of_new_addresses() {
     let mut duel = multipath();
     let first = duel.tuple(0).remote;
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
-    let _ = duel.victim.connection().write(id, &[7; 1 << 20]);
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+    let _ = duel
+        .victim
+        .connection()
+        .send_stream(id)
+        .write(&[7; 1 << 20]);
     let mut worst = 0;
     for round in 0..200u32 {
         let size = [1, 20, 200, 1100][round as usize % 4];
@@ -280,8 +288,8 @@ fn black_hole() {
 fn packets_from_where_the_peer_is_not() {
     for mut duel in [single_path(), multipath()] {
         let home = duel.tuple(0).remote;
-        let id = duel.victim.connection().open(Dir::Uni).unwrap();
-        let _ = duel.victim.connection().write(id, &[7; 3000]);
+        let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+        let _ = duel.victim.connection().send_stream(id).write(&[7; 3000]);
         let elsewhere = from(client_address(66));
         duel.send_from(elsewhere, 0, &[Frame::Ping, Frame::Padding(1150)]);
         let place = |duel: &mut Duel| {
@@ -310,8 +318,12 @@ fn window_before_validation() {
     let mut duel = multipath();
     let issue = [duel.peer.issue(1, 0), duel.peer.issue(1, 1)];
     duel.send(&issue);
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
-    let _ = duel.victim.connection().write(id, &[7; 1 << 20]);
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+    let _ = duel
+        .victim
+        .connection()
+        .send_stream(id)
+        .write(&[7; 1 << 20]);
     duel.send_on(1, &[Frame::Ping, Frame::Padding(1150)]);
     let at_first = duel.victim.connection().path_stats(PathId(1)).unwrap().cwnd;
     for _ in 0..50 {
@@ -407,8 +419,12 @@ fn challenge_flood() {
     );
     // While the window is full.
     let mut duel = multipath();
-    let id = duel.victim.connection().open(Dir::Uni).unwrap();
-    let _ = duel.victim.connection().write(id, &[7; 1 << 18]);
+    let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+    let _ = duel
+        .victim
+        .connection()
+        .send_stream(id)
+        .write(&[7; 1 << 18]);
     duel.victim.flush();
     let before = duel.victim.sent_to[&address].bytes;
     let mut received = 0;
@@ -442,7 +458,7 @@ fn unknown_server_addresses() {
             &[Frame::Datagram(vec![number]), Frame::PathChallenge([1; 8])],
         );
     }
-    while duel.victim.connection().recv_datagram().is_some() {
+    while duel.victim.connection().datagrams().recv().is_some() {
         processed += 1;
     }
     figure(
@@ -477,8 +493,12 @@ fn address_rotation() {
         duel.send(&extra);
         duel.settle();
         if full {
-            let id = duel.victim.connection().open(Dir::Uni).unwrap();
-            let _ = duel.victim.connection().write(id, &[7; 1 << 18]);
+            let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+            let _ = duel
+                .victim
+                .connection()
+                .send_stream(id)
+                .write(&[7; 1 << 18]);
             duel.victim.flush();
         }
         let held = meter::reading().held;
@@ -531,8 +551,12 @@ fn a_client_that_moves_is_answered_at_once() {
         let extra: Vec<_> = (1..5).map(|seq| duel.peer.issue(0, seq)).collect();
         duel.send(&extra);
         duel.settle();
-        let id = duel.victim.connection().open(Dir::Uni).unwrap();
-        let _ = duel.victim.connection().write(id, &[7; 1 << 18]);
+        let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+        let _ = duel
+            .victim
+            .connection()
+            .send_stream(id)
+            .write(&[7; 1 << 18]);
         duel.victim.flush();
         let stats = duel.victim.connection().path_stats(PathId(0)).unwrap();
         assert!(stats.in_flight + 1200 > stats.cwnd, "{stats:?}");
@@ -591,8 +615,12 @@ fn another_source_at_the_preferred_address() {
         let extra: Vec<_> = (1..5).map(|seq| duel.peer.issue(0, seq)).collect();
         duel.send(&extra);
         duel.settle();
-        let stream = duel.victim.connection().open(Dir::Uni).unwrap();
-        let _ = duel.victim.connection().write(stream, &[7; 1 << 18]);
+        let stream = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+        let _ = duel
+            .victim
+            .connection()
+            .send_stream(stream)
+            .write(&[7; 1 << 18]);
         duel.collect();
         let elsewhere = client_address(70);
         let tuple = mpquic_proto::FourTuple {

@@ -325,14 +325,14 @@ fn datagrams() {
             let server = network.connection_mut(Side::Server).unwrap();
             for number in 0..30u8 {
                 let content = vec![number; 1000];
-                server.send_datagram(content.into(), false).unwrap();
+                server.datagrams().send(content.into(), false).unwrap();
             }
         });
         network.at(ms(300 + 10 * burst), send);
     }
     network.run_until(Duration::from_secs(5)).unwrap();
     let client = network.connection_mut(Side::Client).unwrap();
-    let arrived = std::iter::from_fn(|| client.recv_datagram()).count();
+    let arrived = std::iter::from_fn(|| client.datagrams().recv()).count();
     let shares = [FIRST, SECOND].map(|id| client.path_stats(id).unwrap().received_bytes);
     // 30 of 1,000 bytes in 10 ms are 24 Mbit/s: more than the first path carries.
     assert!(arrived > 900, "{arrived}");

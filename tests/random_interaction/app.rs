@@ -87,7 +87,7 @@ impl Chaos {
     fn open(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
         for dir in [Dir::Bi, Dir::Uni] {
             while self.opened[dir as usize] < self.plan.streams(self.side, dir) {
-                let Some(id) = cx.connection.open(dir) else {
+                let Some(id) = cx.connection.streams().open(dir) else {
                     break;
                 };
                 self.opened[dir as usize] += 1;
@@ -109,7 +109,7 @@ impl Chaos {
         while sending.written < limit {
             let size = (limit - sending.written).min(CHUNK as u64) as usize;
             content::fill(seed, sending.written, &mut buffer[..size]);
-            match cx.connection.write(id, &buffer[..size]) {
+            match cx.connection.send_stream(id).write(&buffer[..size]) {
                 Ok(taken) => sending.written += taken as u64,
                 Err(WriteError::Blocked) => return Ok(()),
                 Err(WriteError::Stopped(code)) => return self.stopped(cx, id, code),
@@ -124,8 +124,8 @@ impl Chaos {
         if let Some((_, code)) = reset {
             self.sending.remove(&id);
             // It may have been stopped, which an event then reports.
-            let _ = cx.connection.reset(id, code);
-        } else if !sending.finished && cx.connection.finish(id).is_ok() {
+            let _ = cx.connection.send_stream(id).reset(code);
+        } else if !sending.finished && cx.connection.send_stream(id).finish().is_ok() {
             // If it was not reset, it was stopped.
             sending.finished = true;
         }
@@ -145,7 +145,7 @@ impl Chaos {
         }
         self.sending.remove(&id);
         // The stream limit is only free again after this side has reset the stream.
-        let _ = cx.connection.reset(id, code);
+        let _ = cx.connection.send_stream(id).reset(code);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Chaos {
             {
                 self.receiving.remove(&id);
                 // The stream may have just ended.
-                let _ = cx.connection.stop(id, code);
+                let _ = cx.connection.recv_stream(id).stop(code);
                 return Ok(());
             }
             match cx.read(id, CHUNK) {
@@ -232,7 +232,7 @@ impl App for Chaos {
                 self.open(cx)
             }
             StreamEvent::Opened { dir } => {
-                while let Some(id) = cx.connection.accept(dir) {
+                while let Some(id) = cx.connection.streams().accept(dir) {
                     self.accepted[dir as usize] += 1;
                     self.take_in(cx, id)?;
                 }

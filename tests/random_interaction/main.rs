@@ -95,7 +95,7 @@ fn act(network: &mut Network, deed: Deed) {
         Deed::KeyUpdate { side } => connection(network, side, &|c| c.force_key_update(now)),
         Deed::Ping { side } => connection(network, side, &mpquic_proto::Connection::ping),
         Deed::Datagram { side, size } => connection(network, side, &|c| {
-            let _ = c.send_datagram(Bytes::from(vec![7; size]), false);
+            let _ = c.datagrams().send(Bytes::from(vec![7; size]), false);
         }),
         // Planned as actions.
         Deed::Rate { .. } | Deed::Delay { .. } | Deed::Loss { .. } => {}

@@ -153,18 +153,18 @@ fn piece_by_piece(finished: bool, delay: Duration) -> u64 {
     pair.run_while(|pair| {
         let server = pair.side(Side::Server).unwrap();
         if sent == read && sent < 80 * PIECE {
-            let id = *stream.get_or_insert_with(|| server.open(Dir::Uni).unwrap());
-            sent += server.write(id, &buf).unwrap();
+            let id = *stream.get_or_insert_with(|| server.streams().open(Dir::Uni).unwrap());
+            sent += server.send_stream(id).write(&buf).unwrap();
             if finished {
-                server.finish(id).unwrap();
+                server.send_stream(id).finish().unwrap();
                 stream = None;
             }
         }
         let client = pair.side(Side::Client).unwrap();
-        opened.extend(std::iter::from_fn(|| client.accept(Dir::Uni)));
+        opened.extend(std::iter::from_fn(|| client.streams().accept(Dir::Uni)));
         opened.retain(|id| {
             loop {
-                match client.read(*id, &mut buf) {
+                match client.recv_stream(*id).read(&mut buf) {
                     Ok(Some(bytes)) => read += bytes,
                     result => return result == Err(ReadError::Blocked),
                 }

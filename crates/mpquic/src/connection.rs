@@ -222,7 +222,7 @@ fn try_open(state: &mut State, dir: Dir) -> Option<Result<(StreamId, bool), Conn
         return Some(Err(error.clone()));
     }
     let early = state.proto.side().is_client() && state.proto.is_handshaking();
-    let id = state.proto.open(dir);
+    let id = state.proto.streams().open(dir);
     // Without one, the peer must hear that we are blocked.
     state.touched |= id.is_none();
     id.map(|id| Ok((id, early)))
@@ -230,7 +230,7 @@ fn try_open(state: &mut State, dir: Dir) -> Option<Result<(StreamId, bool), Conn
 
 fn try_accept(state: &mut State, dir: Dir) -> Option<Result<StreamId, ConnectionError>> {
     // The peer may have another one when this one is over, not now: there is nothing to be sent.
-    match state.proto.accept(dir) {
+    match state.proto.streams().accept(dir) {
         Some(id) => Some(Ok(id)),
         None => state.error.clone().map(Err),
     }
@@ -384,25 +384,25 @@ impl Connection {
     /// was promised before stays promised.
     #[doc(alias = "set_max_concurrent_bi_streams")]
     pub fn set_max_concurrent_bidi_streams(&self, count: u64) {
-        self.change(|proto| proto.set_max_concurrent_streams(Dir::Bi, count));
+        self.change(|proto| proto.streams().set_max_concurrent(Dir::Bi, count));
     }
 
     /// The same for streams that only the peer sends on.
     pub fn set_max_concurrent_uni_streams(&self, count: u64) {
-        self.change(|proto| proto.set_max_concurrent_streams(Dir::Uni, count));
+        self.change(|proto| proto.streams().set_max_concurrent(Dir::Uni, count));
     }
 
     /// Changes how many bytes may be received and not read, over all streams
     /// ([`TransportConfig::receive_window`](crate::TransportConfig::receive_window)). Credit that the peer has stays its
     /// own.
     pub fn set_receive_window(&self, bytes: u64) {
-        self.change(|proto| proto.set_receive_window(bytes));
+        self.change(|proto| proto.streams().set_receive_window(bytes));
     }
 
     /// Changes how many bytes may be written and not acknowledged, over all streams
     /// ([`TransportConfig::send_window`](crate::TransportConfig::send_window)).
     pub fn set_send_window(&self, bytes: u64) {
-        self.change(|proto| proto.set_send_window(bytes));
+        self.change(|proto| proto.streams().set_send_window(bytes));
     }
 
     fn change(&self, change: impl FnOnce(&mut proto::Connection)) {

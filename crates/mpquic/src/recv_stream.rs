@@ -162,7 +162,7 @@ impl RecvStream {
         if buf.is_empty() {
             return Poll::Ready(Ok(Some(0)));
         }
-        self.poll(cx, |proto, id| proto.read(id, buf))
+        self.poll(cx, |proto, id| proto.recv_stream(id).read(buf))
     }
 
     /// Reads what is there without copying it; see [`read_chunk`](Self::read_chunk).
@@ -174,7 +174,7 @@ impl RecvStream {
         if max == 0 {
             return Poll::Ready(Ok(Some(Bytes::new())));
         }
-        self.poll(cx, |proto, id| proto.read_chunk(id, max))
+        self.poll(cx, |proto, id| proto.recv_stream(id).read_chunk(max))
     }
 
     /// Reads what is there without copying it; see [`read_chunks`](Self::read_chunks).
@@ -190,7 +190,7 @@ impl RecvStream {
         let polled = self.poll(cx, |proto, id| {
             let mut count = 0;
             for place in chunks.iter_mut() {
-                match proto.read_chunk(id, usize::MAX) {
+                match proto.recv_stream(id).read_chunk(usize::MAX) {
                     Ok(Some(chunk)) => *place = chunk,
                     other if count == 0 => return other.map(|_| None),
                     // For the next call. The protocol tells it once.
@@ -218,7 +218,7 @@ impl RecvStream {
         cx: &mut Context<'_>,
         max: usize,
     ) -> Poll<Result<Option<Chunk>, ReadError>> {
-        self.poll(cx, |proto, id| proto.read_unordered(id, max))
+        self.poll(cx, |proto, id| proto.recv_stream(id).read_unordered(max))
     }
 
     /// Waits until there is data, then reads it. Returns how many bytes of `buf` were filled, or `None`
@@ -334,7 +334,7 @@ impl RecvStream {
                 return Err(ClosedStream);
             }
             state.touched = true;
-            state.proto.stop(self.id, code)
+            state.proto.recv_stream(self.id).stop(code)
         })?;
         self.end = Some(End::Stopped);
         Ok(())
@@ -349,7 +349,7 @@ impl RecvStream {
     pub async fn received_reset(&mut self) -> Result<Option<VarInt>, ResetError> {
         let end = poll_fn(|cx| {
             // A read of nothing: it tells a reset or the end, and leaves the data alone.
-            self.poll(cx, |proto, id| match proto.read(id, &mut []) {
+            self.poll(cx, |proto, id| match proto.recv_stream(id).read(&mut []) {
                 Ok(Some(_)) => Err(proto::ReadError::Blocked),
                 Ok(None) => Ok(None::<()>),
                 Err(error) => Err(error),
@@ -389,7 +389,7 @@ impl Drop for RecvStream {
             state.readers.remove(self.id);
             if self.end.is_none() && state.error.is_none() {
                 // Already over is fine.
-                let _ = state.proto.stop(self.id, VarInt::from_u32(0));
+                let _ = state.proto.recv_stream(self.id).stop(VarInt::from_u32(0));
                 state.touched = true;
             }
         });

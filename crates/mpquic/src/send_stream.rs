@@ -138,7 +138,7 @@ impl SendStream {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.poll(cx, |proto, id| proto.write(id, data))
+        self.poll(cx, |proto, id| proto.send_stream(id).write(data))
     }
 
     /// Waits until there is room, then writes as much as fits. Returns how many bytes of `data` were
@@ -177,7 +177,7 @@ impl SendStream {
         if chunk.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        self.poll(cx, |proto, id| proto.write_chunk(id, chunk))
+        self.poll(cx, |proto, id| proto.send_stream(id).write_chunk(chunk))
     }
 
     /// Writes all of `chunk` without copying it.
@@ -216,7 +216,7 @@ impl SendStream {
     /// If it was finished or reset before. It is no error if the peer has stopped it.
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
         self.ended = true;
-        self.with(|state| match state.proto.finish(self.id) {
+        self.with(|state| match state.proto.send_stream(self.id).finish() {
             Ok(()) => {
                 state.touched = true;
                 Ok(())
@@ -246,7 +246,7 @@ impl SendStream {
         state: &mut State,
         code: VarInt,
     ) -> Result<Option<Arc<Notify>>, ClosedStream> {
-        state.proto.reset(self.id, code)?;
+        state.proto.send_stream(self.id).reset(code)?;
         state.touched = true;
         let reset = self.reset.get_or_init(Arc::default);
         reset.store(true, Ordering::Relaxed);
@@ -259,7 +259,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
-        self.with(|state| state.proto.set_priority(self.id, priority))
+        self.with(|state| state.proto.send_stream(self.id).set_priority(priority))
     }
 
     /// Its priority.
@@ -268,7 +268,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
-        self.with(|state| state.proto.priority(self.id))
+        self.with(|state| state.proto.send_stream(self.id).priority())
     }
 
     /// Tells the scheduler what the application knows of the stream: its size, its deadline, its place
@@ -278,7 +278,7 @@ impl SendStream {
     ///
     /// If the stream is closed.
     pub fn set_hints(&self, hints: StreamHints) -> Result<(), ClosedStream> {
-        self.with(|state| state.proto.set_hints(self.id, hints))
+        self.with(|state| state.proto.send_stream(self.id).set_hints(hints))
     }
 
     /// Waits until the peer stops the stream (`Some` with its code) or has received all of it
@@ -328,7 +328,7 @@ fn outcome(
     if state.is_rejected(early) {
         return Some(Err(StoppedError::ZeroRttRejected));
     }
-    let result = match state.proto.stopped(id) {
+    let result = match state.proto.send_stream(id).stopped() {
         Ok(Some(code)) => Ok(Some(code)),
         // Over: all has arrived.
         Err(ClosedStream) => Ok(None),
@@ -375,7 +375,7 @@ impl Drop for SendStream {
             if cut_off {
                 return self.reset_now(state, VarInt::from_u32(0)).ok().flatten();
             }
-            match state.proto.finish(self.id) {
+            match state.proto.send_stream(self.id).finish() {
                 Ok(()) => {
                     state.touched = true;
                     None

@@ -60,7 +60,7 @@ pub use config::{
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent};
-pub use data::SpareBuffers;
+pub use data::{Datagrams, RecvStream, SendStream, SpareBuffers, Streams};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, DatagramEvent, Endpoint, HalfOpen, Incoming,

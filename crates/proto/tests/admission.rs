@@ -205,8 +205,8 @@ fn sent_before_validation(from: u8) -> (u64, Pair) {
     pair.app = Box::new(move |is_client, now, connection| {
         if is_client && connection.may_open_paths() && connection.paths().count() == 1 {
             let _ = connection.open_path(now, tuple(from));
-            if let Some(stream) = connection.open(Dir::Bi) {
-                let _ = connection.write(stream, b"all of it");
+            if let Some(stream) = connection.streams().open(Dir::Bi) {
+                let _ = connection.send_stream(stream).write(b"all of it");
             }
         }
     });
@@ -221,8 +221,8 @@ fn data_before_validation(pair: &mut Pair, path: PathId) -> u64 {
         if pair.server.connection.is_none() {
             return false;
         }
-        if let Some(stream) = pair.s().accept(Dir::Bi) {
-            let _ = pair.s().write(stream, &[7; 4_000_000]);
+        if let Some(stream) = pair.s().streams().accept(Dir::Bi) {
+            let _ = pair.s().send_stream(stream).write(&[7; 4_000_000]);
         }
         for (tuple, traffic) in pair.s().amplification() {
             // An initial window, and what the amplification limit allows beside it.
@@ -320,8 +320,8 @@ fn another_process_with_the_same_key_ends_a_connection() {
         pair.server.endpoint = Endpoint::new(Arc::new(config), None);
         pair.server.connection = None;
         let before = pair.now;
-        let id = pair.c().open(Dir::Uni).unwrap();
-        pair.c().write(id, &[0; 500]).unwrap();
+        let id = pair.c().streams().open(Dir::Uni).unwrap();
+        pair.c().send_stream(id).write(&[0; 500]).unwrap();
         let over = pair.run_until(SECOND, |pair| pair.c().is_closed());
         assert_eq!(over, same_key);
         if same_key {
@@ -352,11 +352,11 @@ fn a_client_that_only_listens_notices_that_the_server_lost_its_state() {
             pair.run_until(5 * SECOND, |_| false);
         } else {
             // In the middle of a download: it sends acknowledgements, and nobody answers these.
-            let id = pair.s().open(Dir::Uni).unwrap();
+            let id = pair.s().streams().open(Dir::Uni).unwrap();
             let mut read = 0;
             pair.run_until(SECOND, |pair| {
-                let _ = pair.s().write(id, &[0; 10_000]);
-                pair.c().accept(Dir::Uni);
+                let _ = pair.s().send_stream(id).write(&[0; 10_000]);
+                pair.c().streams().accept(Dir::Uni);
                 read_all(pair, id, &mut read);
                 read > 200_000
             });

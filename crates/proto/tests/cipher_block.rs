@@ -68,8 +68,8 @@ fn full_packets_are_whole_blocks_and_leave_together() {
         assert!(whole, "{size}");
     }
 
-    let id = pair.s().open(Dir::Uni).unwrap();
-    pair.s().write(id, &[7; 20_000]).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
+    pair.s().send_stream(id).write(&[7; 20_000]).unwrap();
     let (now, mut buf) = (pair.now, Vec::new());
     let transmit = pair.s().poll_transmit(now, 10, &mut buf).unwrap();
     let segment = transmit.segment_size.unwrap();
@@ -80,18 +80,18 @@ fn full_packets_are_whole_blocks_and_leave_together() {
 #[test]
 fn datagrams_have_all_the_room_beside_a_stream() {
     let (mut pair, _) = connected();
-    let most = pair.s().max_datagram_size().unwrap();
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let most = pair.s().datagrams().max_size().unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     let mut received = 0;
     for round in 0..20 {
         // Before the stream's data and after it, of every length at which the blocks may end.
         let size = most - round;
         let data = Bytes::from(vec![3; size]);
-        assert_eq!(pair.s().send_datagram(data.clone(), false), Ok(()));
-        pair.s().write(id, &[7; 8_000]).unwrap();
-        assert_eq!(pair.s().send_datagram(data, false), Ok(()));
+        assert_eq!(pair.s().datagrams().send(data.clone(), false), Ok(()));
+        pair.s().send_stream(id).write(&[7; 8_000]).unwrap();
+        assert_eq!(pair.s().datagrams().send(data, false), Ok(()));
         pair.run_until(Duration::from_millis(100), |_| false);
-        while let Some(data) = pair.c().recv_datagram() {
+        while let Some(data) = pair.c().datagrams().recv() {
             assert_eq!(data.len(), size);
             received += 1;
         }

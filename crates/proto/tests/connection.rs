@@ -17,26 +17,26 @@ fn pair() -> Pair {
 /// Sends `len` bytes from the client and reads them at the server.
 fn transfer(pair: &mut Pair, len: usize, limit: Duration) {
     let data: Vec<u8> = (0..len).map(|i| ((i * 31) >> 3) as u8).collect();
-    let id = pair.c().open(Dir::Bi).unwrap();
+    let id = pair.c().streams().open(Dir::Bi).unwrap();
     let mut written = 0;
     let mut received = Vec::new();
     let mut finished = false;
     let expected = data.clone();
     let done = pair.run_until(limit, |pair| {
         while written < data.len() {
-            match pair.c().write(id, &data[written..]) {
+            match pair.c().send_stream(id).write(&data[written..]) {
                 Ok(n) => written += n,
                 Err(_) => break,
             }
             if written == data.len() {
-                pair.c().finish(id).unwrap();
+                pair.c().send_stream(id).finish().unwrap();
             }
         }
         if pair.server.connection.is_some() {
-            pair.s().accept(Dir::Bi);
+            pair.s().streams().accept(Dir::Bi);
             let mut buf = [0; 65536];
             loop {
-                match pair.s().read(id, &mut buf) {
+                match pair.s().recv_stream(id).read(&mut buf) {
                     Ok(Some(n)) => received.extend_from_slice(&buf[..n]),
                     Ok(None) => {
                         finished = true;
@@ -152,8 +152,8 @@ fn close_reaches_the_peer() {
 
 /// The next packet of the server with data.
 fn from_server(pair: &mut Pair) -> BytesMut {
-    let id = pair.s().open(Dir::Uni).unwrap();
-    pair.s().write(id, b"more").unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
+    pair.s().send_stream(id).write(b"more").unwrap();
     let (now, mut data) = (pair.now, Vec::new());
     assert!(pair.s().poll_transmit(now, 1, &mut data).is_some());
     BytesMut::from(&data[..])
@@ -263,8 +263,8 @@ fn a_path_dead_in_one_direction_still_serves_the_other() {
         pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
     }));
     pair.filter = Box::new(|from_client, path, _| !(from_client && *path == tuple(1)));
-    let up = pair.c().open(Dir::Uni).unwrap();
-    let down = pair.s().open(Dir::Uni).unwrap();
+    let up = pair.c().streams().open(Dir::Uni).unwrap();
+    let down = pair.s().streams().open(Dir::Uni).unwrap();
     const LEN: usize = 40_000_000;
     let data = vec![7; 65536];
     let mut buf = vec![0; 65536];
@@ -275,14 +275,17 @@ fn a_path_dead_in_one_direction_still_serves_the_other() {
         for (side, id) in [up, down].into_iter().enumerate() {
             while left[side] > 0 {
                 let sender = if side == 0 { pair.c() } else { pair.s() };
-                let Ok(n) = sender.write(id, &data[..left[side].min(data.len())]) else {
+                let Ok(n) = sender
+                    .send_stream(id)
+                    .write(&data[..left[side].min(data.len())])
+                else {
                     break;
                 };
                 left[side] -= n;
             }
             let receiver = if side == 0 { pair.s() } else { pair.c() };
-            receiver.accept(Dir::Uni);
-            while let Ok(Some(n)) = receiver.read(id, &mut buf) {
+            receiver.streams().accept(Dir::Uni);
+            while let Ok(Some(n)) = receiver.recv_stream(id).read(&mut buf) {
                 received[side] += n;
             }
         }
@@ -308,15 +311,21 @@ fn the_end_of_a_connection_is_no_invitation_to_write() {
     server.send_window(10_000);
     let mut pair = Pair::new(TransportConfig::default(), server);
     pair.connect();
-    let id = pair.c().open(Dir::Bi).unwrap();
-    assert_eq!(pair.c().write(id, &[7; 1000]), Ok(1000));
+    let id = pair.c().streams().open(Dir::Bi).unwrap();
+    assert_eq!(pair.c().send_stream(id).write(&[7; 1000]), Ok(1000));
     pair.run_until(Duration::from_secs(1), |_| false);
-    let [first, second] = [(); 2].map(|()| pair.s().open(Dir::Uni).unwrap());
-    while pair.s().write(first, &[7; 1000]).is_ok() {}
-    assert_eq!(pair.s().write(second, &[7]), Err(WriteError::Blocked));
+    let [first, second] = [(); 2].map(|()| pair.s().streams().open(Dir::Uni).unwrap());
+    while pair.s().send_stream(first).write(&[7; 1000]).is_ok() {}
+    assert_eq!(
+        pair.s().send_stream(second).write(&[7]),
+        Err(WriteError::Blocked)
+    );
     while pair.s().poll().is_some() {}
     // There is room for the second stream from here on, and an event says so.
-    pair.s().reset(first, VarInt::from_u32(1)).unwrap();
+    pair.s()
+        .send_stream(first)
+        .reset(VarInt::from_u32(1))
+        .unwrap();
     let now = pair.now;
     pair.s().close(now, VarInt::from_u32(2), Bytes::new());
     while let Some(event) = pair.s().poll() {
@@ -327,8 +336,11 @@ fn the_end_of_a_connection_is_no_invitation_to_write() {
         );
         assert!(!invites, "{event:?}");
     }
-    assert_eq!(pair.s().accept(Dir::Bi), Some(id));
-    assert_eq!(pair.s().read(id, &mut [0; 2000]), Ok(Some(1000)));
+    assert_eq!(pair.s().streams().accept(Dir::Bi), Some(id));
+    assert_eq!(
+        pair.s().recv_stream(id).read(&mut [0; 2000]),
+        Ok(Some(1000))
+    );
 }
 
 //= specs/rfc9000.txt#section-10.2

@@ -66,13 +66,14 @@ fn numbered(number: u32) -> Bytes {
 fn send(pair: &mut Pair, number: u32, options: DatagramOptions) {
     let sent = pair
         .c()
-        .send_datagram_with(numbered(number), options, false);
+        .datagrams()
+        .send_with(numbered(number), options, false);
     assert_eq!(sent, Ok(()), "{number}");
 }
 
 /// The numbers of what the server has received, in order.
 fn received(pair: &mut Pair) -> Vec<u32> {
-    let all = std::iter::from_fn(|| pair.s().recv_datagram());
+    let all = std::iter::from_fn(|| pair.s().datagrams().recv());
     let number = |data: Bytes| u32::from_be_bytes(data[..4].try_into().unwrap());
     let mut all: Vec<_> = all.map(number).collect();
     all.sort_unstable();
@@ -151,10 +152,11 @@ fn they_end_with_their_path_and_the_other_path_goes_on() {
     let stats = pair.c().stats();
     assert_eq!(stats.stranded_datagrams, (40 - left) as u64 + 1);
     assert_eq!(stats.expired_datagrams, 0);
-    assert_eq!(pair.c().datagram_send_buffer_space(), BUFFER - 32);
-    let late = pair
-        .c()
-        .send_datagram_with(numbered(0), DatagramOptions::new().path(SECOND), true);
+    assert_eq!(pair.c().datagrams().send_buffer_space(), BUFFER - 32);
+    let late =
+        pair.c()
+            .datagrams()
+            .send_with(numbered(0), DatagramOptions::new().path(SECOND), true);
     assert_eq!(late, Err(SendDatagramError::PathNotOpen));
 }
 
@@ -183,7 +185,7 @@ fn what_is_too_late_is_dropped_unsent() {
         assert_eq!(sent.pop().map(|(at, _)| at >= deadline), Some(true));
         assert!(sent.iter().all(|(at, _)| *at < deadline));
         assert_eq!(pair.c().stats().stranded_datagrams, 0);
-        assert_eq!(pair.c().datagram_send_buffer_space(), BUFFER - 32);
+        assert_eq!(pair.c().datagrams().send_buffer_space(), BUFFER - 32);
     }
 }
 
@@ -196,7 +198,8 @@ fn all_that_waits_is_bounded_together() {
         let options = DatagramOptions::new().path(SECOND);
         match pair
             .c()
-            .send_datagram_with(numbered(queued), options, false)
+            .datagrams()
+            .send_with(numbered(queued), options, false)
         {
             Ok(()) => queued += 1,
             Err(error) => break error,
@@ -205,15 +208,18 @@ fn all_that_waits_is_bounded_together() {
     assert_eq!(refused, SendDatagramError::Blocked(numbered(queued)));
     assert_eq!(queued, 50);
     assert!(matches!(
-        pair.c().send_datagram(numbered(0), false),
+        pair.c().datagrams().send(numbered(0), false),
         Err(SendDatagramError::Blocked(_))
     ));
     // Two copies at a time: the fullest queue gives way, which is that of the dead path.
     for number in 0..10_000 {
         let options = DatagramOptions::new().all_paths();
-        let copies = pair.c().send_datagram_with(numbered(number), options, true);
+        let copies = pair
+            .c()
+            .datagrams()
+            .send_with(numbered(number), options, true);
         assert_eq!(copies, Ok(()));
-        assert!(pair.c().datagram_send_buffer_space() <= SIZE);
+        assert!(pair.c().datagrams().send_buffer_space() <= SIZE);
     }
     // The newest of the living path are there.
     run(&mut pair, 1000);

@@ -21,9 +21,9 @@ fn resumed() -> Pair {
 
 /// Writes all of it on a new stream, and ends it.
 fn send(connection: &mut Connection, dir: Dir, data: &[u8]) -> StreamId {
-    let id = connection.open(dir).unwrap();
-    assert_eq!(connection.write(id, data), Ok(data.len()));
-    connection.finish(id).unwrap();
+    let id = connection.streams().open(dir).unwrap();
+    assert_eq!(connection.send_stream(id).write(data), Ok(data.len()));
+    connection.send_stream(id).finish().unwrap();
     id
 }
 
@@ -31,7 +31,7 @@ fn send(connection: &mut Connection, dir: Dir, data: &[u8]) -> StreamId {
 fn read(connection: &mut Connection, id: StreamId) -> Vec<u8> {
     let mut all = Vec::new();
     let mut buf = [0; 4096];
-    while let Ok(Some(count)) = connection.read(id, &mut buf) {
+    while let Ok(Some(count)) = connection.recv_stream(id).read(&mut buf) {
         all.extend_from_slice(&buf[..count]);
     }
     all
@@ -58,7 +58,7 @@ fn without_a_ticket_there_is_no_early_data() {
     let (client, server) = defaults();
     let mut pair = Tls::new().pair(client, server);
     assert!(!pair.c().has_0rtt());
-    assert_eq!(pair.c().open(Dir::Uni), None);
+    assert_eq!(pair.c().streams().open(Dir::Uni), None);
     pair.connect();
     assert!(!pair.c().accepted_0rtt() && !pair.c().rejected_0rtt());
 }
@@ -76,13 +76,13 @@ fn a_request_and_its_answer_take_one_round_trip() {
     let seen: Seen<Vec<u8>> = Rc::default();
     let log = seen.clone();
     pair.app = Box::new(move |is_client, now, connection| {
-        if !is_client && connection.accept(Dir::Bi) == Some(id) {
+        if !is_client && connection.streams().accept(Dir::Bi) == Some(id) {
             assert!(connection.is_handshaking() && connection.accepted_0rtt());
             assert!(connection.is_0rtt(id));
             log.borrow_mut().push((now, read(connection, id)));
             // 0.5-RTT.
-            assert_eq!(connection.write(id, b"200 OK"), Ok(6));
-            connection.finish(id).unwrap();
+            assert_eq!(connection.send_stream(id).write(b"200 OK"), Ok(6));
+            connection.send_stream(id).finish().unwrap();
         }
         let answer = if is_client {
             read(connection, id)
@@ -114,7 +114,7 @@ fn more_early_data_than_one_datagram_holds() {
     let log = seen.clone();
     pair.app = Box::new(move |is_client, now, connection| {
         if !is_client {
-            connection.accept(Dir::Uni);
+            connection.streams().accept(Dir::Uni);
             log.borrow_mut().push((now, read(connection, id)));
         }
     });
@@ -136,20 +136,23 @@ fn rejected_early_data_is_as_if_never_sent() {
     refusing.server.max_early_data_size = 0;
     let mut pair = refusing.pair(client, server);
     let id = send(pair.c(), Dir::Uni, &[7; 5000]);
-    pair.c().send_datagram(b"lost"[..].into(), false).unwrap();
+    pair.c()
+        .datagrams()
+        .send(b"lost"[..].into(), false)
+        .unwrap();
     pair.connect();
     assert!(pair.c().rejected_0rtt() && !pair.c().accepted_0rtt());
     assert!(!pair.s().has_0rtt() && !pair.s().accepted_0rtt());
-    assert_eq!(pair.s().accept(Dir::Uni), None);
+    assert_eq!(pair.s().streams().accept(Dir::Uni), None);
     assert_eq!(pair.s().stats().received_stream_bytes, 0);
     // The stream is gone, and its ID is free.
-    assert!(pair.c().write(id, b"more").is_err());
+    assert!(pair.c().send_stream(id).write(b"more").is_err());
     assert_eq!(send(pair.c(), Dir::Uni, b"again"), id);
-    let arrived = |pair: &mut Pair| pair.s().accept(Dir::Uni).is_some();
+    let arrived = |pair: &mut Pair| pair.s().streams().accept(Dir::Uni).is_some();
     assert!(pair.run_until(Duration::from_secs(1), arrived));
     assert!(!pair.s().is_0rtt(id));
     assert_eq!(read(pair.s(), id), b"again");
-    assert_eq!(pair.s().recv_datagram(), None);
+    assert_eq!(pair.s().datagrams().recv(), None);
     assert_eq!(pair.c().stats().lost_packets, 0);
 }
 
@@ -190,12 +193,12 @@ fn who_waits_for_a_stream_hears_of_it_after_a_rejection() {
     tls.get_tickets(&server);
     tls.server.max_early_data_size = 0;
     let mut pair = tls.pair(client, server);
-    assert!(pair.c().open(Dir::Uni).is_some());
-    assert!(pair.c().open(Dir::Uni).is_none());
+    assert!(pair.c().streams().open(Dir::Uni).is_some());
+    assert!(pair.c().streams().open(Dir::Uni).is_none());
     pair.connect();
     let available = Event::Stream(mpquic_proto::StreamEvent::Available { dir: Dir::Uni });
     assert!(pair.client.events.contains(&available));
-    assert!(pair.c().open(Dir::Uni).is_some());
+    assert!(pair.c().streams().open(Dir::Uni).is_some());
 }
 
 /// Long header, type 1 (RFC 9000 section 17.2.3).
@@ -223,7 +226,7 @@ fn lost_early_data_is_sent_again() {
     assert!(took <= 10 * pair.delay, "{took:?}");
     let mut got = Vec::new();
     let all = pair.run_until(Duration::from_secs(5), |pair| {
-        pair.s().accept(Dir::Uni);
+        pair.s().streams().accept(Dir::Uni);
         got.extend(read(pair.s(), id));
         got.len() == 30_000
     });
@@ -249,7 +252,7 @@ fn a_server_with_smaller_limits_rejects_early_data() {
         pair.connect();
         assert_eq!(pair.c().accepted_0rtt(), accepted, "{streams}");
         assert_eq!(pair.c().is_resumed(), accepted, "{streams}");
-        let open = std::iter::from_fn(|| pair.c().open(Dir::Bi)).count();
+        let open = std::iter::from_fn(|| pair.c().streams().open(Dir::Bi)).count();
         assert_eq!(open as u64, streams);
     }
 }
@@ -266,11 +269,11 @@ fn limits_that_rose_hold_for_early_streams() {
     small.stream_receive_window(1000);
     tls.get_tickets(&small);
     let mut pair = tls.pair(TransportConfig::default(), TransportConfig::default());
-    let id = pair.c().open(Dir::Uni).unwrap();
-    assert_eq!(pair.c().write(id, &[1; 5000]), Ok(1000));
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
+    assert_eq!(pair.c().send_stream(id).write(&[1; 5000]), Ok(1000));
     pair.connect();
     assert!(pair.c().accepted_0rtt());
-    assert_eq!(pair.c().write(id, &[1; 5000]), Ok(5000));
+    assert_eq!(pair.c().send_stream(id).write(&[1; 5000]), Ok(5000));
 }
 
 /// What an eavesdropper can do: send the client's first flight again, to the server whose client is long gone. The
@@ -284,7 +287,7 @@ fn a_replay_to_the_same_server_is_rejected() {
     pair.step();
     let recorded = pair.server.inbound.clone();
     pair.connect();
-    assert_eq!(pair.s().accept(Dir::Uni), Some(id));
+    assert_eq!(pair.s().streams().accept(Dir::Uni), Some(id));
     // Another connection of the same server.
     let (client, server) = defaults();
     let mut again = tls.pair(client, server);
@@ -299,7 +302,7 @@ fn a_replay_to_the_same_server_is_rejected() {
     again.filter = Box::new(|_, _, _| false);
     assert!(again.run_until(Duration::from_secs(1), has_accepted));
     assert!(!again.s().accepted_0rtt() && !again.s().is_resumed());
-    assert_eq!(again.s().accept(Dir::Uni), None);
+    assert_eq!(again.s().streams().accept(Dir::Uni), None);
     assert!(again.s().is_handshaking());
 }
 
@@ -336,8 +339,8 @@ fn a_server_that_answers_early_keeps_to_the_amplification_limit() {
         true
     });
     assert!(pair.run_until(Duration::from_secs(1), has_accepted));
-    assert_eq!(pair.s().accept(Dir::Bi), Some(id));
-    assert_eq!(pair.s().write(id, &[1; 100_000]), Ok(100_000));
+    assert_eq!(pair.s().streams().accept(Dir::Bi), Some(id));
+    assert_eq!(pair.s().send_stream(id).write(&[1; 100_000]), Ok(100_000));
     pair.run_until(Duration::from_secs(5), |_| false);
     let (received, sent) = bytes.get();
     assert!(received >= 1200 && sent > received, "{received}, {sent}");
@@ -354,13 +357,13 @@ fn a_server_may_send_before_the_handshake_is_complete() {
     let log = seen.clone();
     pair.app = Box::new(move |is_client, now, connection| {
         if is_client {
-            if let Some(id) = connection.accept(Dir::Uni) {
+            if let Some(id) = connection.streams().accept(Dir::Uni) {
                 log.borrow_mut().push((now, read(connection, id)));
             }
         } else if connection.is_handshaking()
-            && let Some(id) = connection.open(Dir::Uni)
+            && let Some(id) = connection.streams().open(Dir::Uni)
         {
-            assert_eq!(connection.write(id, b"welcome"), Ok(7));
+            assert_eq!(connection.send_stream(id).write(b"welcome"), Ok(7));
         }
     });
     pair.connect();
@@ -382,7 +385,7 @@ fn early_data_is_sent_again_after_a_retry() {
     let seen: Seen<Vec<u8>> = Rc::default();
     let log = seen.clone();
     pair.app = Box::new(move |is_client, now, connection| {
-        if !is_client && connection.accept(Dir::Uni) == Some(id) {
+        if !is_client && connection.streams().accept(Dir::Uni) == Some(id) {
             assert!(connection.is_0rtt(id) && connection.is_handshaking());
             log.borrow_mut().push((now, read(connection, id)));
         }
@@ -460,13 +463,13 @@ fn exchange(network: Network, sizes: &[usize], rejects: bool, retry: bool) {
             assert_eq!(write(pair.c()), ids, "the IDs are free");
         }
         if let Some((_, server)) = &mut pair.server.connection {
-            while let Some(id) = server.accept(Dir::Bi) {
+            while let Some(id) = server.streams().accept(Dir::Bi) {
                 assert!(ids.contains(&id));
-                let _ = server.finish(id);
+                let _ = server.send_stream(id).finish();
             }
-            if !said && let Some(id) = server.open(Dir::Uni) {
+            if !said && let Some(id) = server.streams().open(Dir::Uni) {
                 said = true;
-                assert_eq!(server.write(id, b"welcome"), Ok(7));
+                assert_eq!(server.send_stream(id).write(b"welcome"), Ok(7));
             }
             for (id, got) in ids.iter().zip(&mut got) {
                 got.extend(read(server, *id));

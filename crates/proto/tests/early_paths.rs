@@ -16,8 +16,8 @@ fn eager(client: TransportConfig, server: TransportConfig) -> Pair {
     pair.app = Box::new(|is_client, now: Instant, connection| {
         if is_client && connection.may_open_paths() && connection.paths().count() == 1 {
             let _ = connection.open_path(now, tuple(1));
-            if let Some(request) = connection.open(Dir::Bi) {
-                let _ = connection.write(request, b"all of it");
+            if let Some(request) = connection.streams().open(Dir::Bi) {
+                let _ = connection.send_stream(request).write(b"all of it");
             }
         }
     });
@@ -84,8 +84,8 @@ fn a_path_whose_packets_overtake_the_finished_opens_when_that_comes() {
     let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
     pair.app = Box::new(|is_client, now, connection| {
         if is_client && connection.may_open_paths() && connection.paths().count() == 1 {
-            let stream = connection.open(Dir::Uni).unwrap();
-            let _ = connection.write(stream, &[7; 40_000]);
+            let stream = connection.streams().open(Dir::Uni).unwrap();
+            let _ = connection.send_stream(stream).write(&[7; 40_000]);
             connection.open_path(now, tuple(1)).unwrap();
         }
     });
@@ -133,8 +133,8 @@ fn sent_before_validation(client: bool, server: bool) -> u64 {
         if pair.server.connection.is_none() {
             return false;
         }
-        if let Some(stream) = pair.s().accept(Dir::Bi) {
-            let _ = pair.s().write(stream, &[7; 400_000]);
+        if let Some(stream) = pair.s().streams().accept(Dir::Bi) {
+            let _ = pair.s().send_stream(stream).write(&[7; 400_000]);
         }
         for (_, traffic) in pair.s().amplification() {
             if let Some((sent, received)) = traffic {
@@ -213,14 +213,18 @@ fn early_data_that_is_lost_goes_on_the_other_path() {
     let mut stream = None;
     let done = pair.run_until(Duration::from_secs(5), |pair| {
         if pair.server.connection.is_some() {
-            stream = stream.or_else(|| pair.s().accept(Dir::Bi));
+            stream = stream.or_else(|| pair.s().streams().accept(Dir::Bi));
         }
         if let Some(stream) = stream
             && written < LEN
         {
-            written += pair.s().write(stream, &vec![7; LEN - written]).unwrap_or(0);
+            written += pair
+                .s()
+                .send_stream(stream)
+                .write(&vec![7; LEN - written])
+                .unwrap_or(0);
         }
-        while let Ok(Some(chunk)) = pair.c().read_chunk(request(), usize::MAX) {
+        while let Ok(Some(chunk)) = pair.c().recv_stream(request()).read_chunk(usize::MAX) {
             received += chunk.len();
         }
         received == LEN

@@ -224,24 +224,24 @@ fn carries(pair: &mut Pair, down: bool) -> bool {
         let sender = if down { pair.s() } else { pair.c() };
         // Where one kind is forbidden, the other one carries it.
         id = id
-            .or_else(|| sender.open(Dir::Uni))
-            .or_else(|| sender.open(Dir::Bi));
+            .or_else(|| sender.streams().open(Dir::Uni))
+            .or_else(|| sender.streams().open(Dir::Bi));
         let Some(id) = id else {
             return over(pair);
         };
         while written < BYTES {
-            match sender.write(id, &data[written..]) {
+            match sender.send_stream(id).write(&data[written..]) {
                 Ok(more) => written += more,
                 Err(_) => break,
             }
             if written == BYTES {
-                sender.finish(id).unwrap();
+                sender.send_stream(id).finish().unwrap();
             }
         }
         let receiver = if down { pair.c() } else { pair.s() };
-        while receiver.accept(id.dir()).is_some() {}
+        while receiver.streams().accept(id.dir()).is_some() {}
         loop {
-            match receiver.read(id, &mut buf) {
+            match receiver.recv_stream(id).read(&mut buf) {
                 Ok(Some(more)) => read += more,
                 Ok(None) => return true,
                 Err(_) => return over(pair),
@@ -320,7 +320,8 @@ fn try_value(
         }
         match pair
             .c()
-            .send_datagram(Bytes::from_static(b"datagram"), true)
+            .datagrams()
+            .send(Bytes::from_static(b"datagram"), true)
         {
             Ok(()) | Err(SendDatagramError::Disabled | SendDatagramError::UnsupportedByPeer) => {}
             Err(error) => return Err(format!("datagram: {error:?}")),
@@ -383,12 +384,13 @@ fn windows_of_a_connection_in_use_are_never_so_small_that_nothing_moves() {
     for value in [Zero, Least, Most] {
         let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
         pair.connect();
-        pair.c().set_receive_window(value.number());
-        pair.s().set_receive_window(value.number());
-        pair.c().set_send_window(value.number());
-        pair.s().set_send_window(value.number());
+        pair.c().streams().set_receive_window(value.number());
+        pair.s().streams().set_receive_window(value.number());
+        pair.c().streams().set_send_window(value.number());
+        pair.s().streams().set_send_window(value.number());
         pair.c()
-            .set_max_concurrent_streams(Dir::Uni, value.number());
+            .streams()
+            .set_max_concurrent(Dir::Uni, value.number());
         assert!(
             carries(&mut pair, true) && carries(&mut pair, false),
             "{value:?}"

@@ -67,19 +67,22 @@ fn idle(paths: u8, transfer: usize) -> Pair {
         assert!(pair.run_until(Duration::from_secs(5), validated));
     }
     if transfer > 0 {
-        let id = pair.s().open(Dir::Uni).unwrap();
+        let id = pair.s().streams().open(Dir::Uni).unwrap();
         let (mut written, mut buf) = (0, vec![0; 10_000]);
         let done = pair.run_until(Duration::from_secs(60), |pair| {
             while written < transfer
-                && let Ok(n) = pair.s().write(id, &buf[..(transfer - written).min(10_000)])
+                && let Ok(n) = pair
+                    .s()
+                    .send_stream(id)
+                    .write(&buf[..(transfer - written).min(10_000)])
             {
                 written += n;
                 if written == transfer {
-                    pair.s().finish(id).unwrap();
+                    pair.s().send_stream(id).finish().unwrap();
                 }
             }
             loop {
-                match pair.c().read(id, &mut buf) {
+                match pair.c().recv_stream(id).read(&mut buf) {
                     Ok(Some(_)) => {}
                     Ok(None) => return true,
                     Err(ReadError::Blocked | ReadError::ClosedStream) => return false,

@@ -87,8 +87,8 @@ fn each_side_has_a_key_of_its_own_for_each_path() {
     pair.c().ping();
     for side in [Side::Client, Side::Server] {
         let connection = if side.is_client() { pair.c() } else { pair.s() };
-        let stream = connection.open(mpquic_proto::Dir::Uni).unwrap();
-        connection.write(stream, b"x").unwrap();
+        let stream = connection.streams().open(mpquic_proto::Dir::Uni).unwrap();
+        connection.send_stream(stream).write(b"x").unwrap();
     }
     let asked = |told: &Arc<Mutex<Told>>| told.lock().unwrap().seen.len() == 2;
     assert!(pair.run_until(Duration::from_secs(1), |_| asked(&client) && asked(&server)));

@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Writes zeros until no more fits; how many.
 fn write_all_that_fits(connection: &mut mpquic_proto::Connection, id: StreamId) -> usize {
     let mut written = 0;
-    while let Ok(n) = connection.write(id, &[0; 10_000]) {
+    while let Ok(n) = connection.send_stream(id).write(&[0; 10_000]) {
         written += n;
     }
     written
@@ -35,7 +35,7 @@ fn connected(server: TransportConfig, endpoint: EndpointConfig) -> Pair {
 fn read_all(pair: &mut Pair, id: StreamId, got: &mut usize) -> bool {
     let mut buf = [0; 10_000];
     loop {
-        match pair.c().read(id, &mut buf) {
+        match pair.c().recv_stream(id).read(&mut buf) {
             Ok(Some(n)) => *got += n,
             Ok(None) => return true,
             Err(ReadError::Blocked | ReadError::ClosedStream) => return false,
@@ -48,7 +48,7 @@ fn read_all(pair: &mut Pair, id: StreamId, got: &mut usize) -> bool {
 #[test]
 fn a_peer_that_takes_nothing_pins_what_its_paths_could_use() {
     let mut pair = connected(TransportConfig::default(), EndpointConfig::new([2; 32]));
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     let mut written = write_all_that_fits(pair.s(), id);
     pair.filter = Box::new(|from_client, _, _| !from_client);
     pair.run_until(SECOND, |pair| {
@@ -68,12 +68,12 @@ fn a_peer_that_takes_nothing_pins_what_its_paths_could_use() {
 fn written_ahead(round_trip: Duration) -> u64 {
     let mut pair = connected(TransportConfig::default(), EndpointConfig::new([2; 32]));
     pair.delay = round_trip / 2;
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     let (mut most, mut got) = (0, 0);
     let arrived = pair.run_until(10 * SECOND, |pair| {
         write_all_that_fits(pair.s(), id);
         most = most.max(pair.server.endpoint.memory_use().send);
-        pair.c().accept(Dir::Uni);
+        pair.c().streams().accept(Dir::Uni);
         read_all(pair, id, &mut got);
         got > 40 << 20
     });
@@ -100,7 +100,7 @@ fn without_memory_to_borrow_a_transfer_goes_on_in_small_steps() {
     let mut endpoint = EndpointConfig::new([2; 32]);
     endpoint.send_memory(0);
     let mut pair = connected(TransportConfig::default(), endpoint);
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     let (mut written, mut got, mut blocked) = (0, 0, 0);
     let done = pair.run_until(60 * SECOND, |pair| {
         // Something always happens before time moves on: what is written below does not wait.
@@ -114,7 +114,7 @@ fn without_memory_to_borrow_a_transfer_goes_on_in_small_steps() {
                 )
             });
         while told && written < TOTAL {
-            match pair.s().write(id, &[7; 10_000]) {
+            match pair.s().send_stream(id).write(&[7; 10_000]) {
                 Ok(n) => written += n,
                 Err(WriteError::Blocked) => {
                     blocked += 1;
@@ -141,9 +141,9 @@ fn without_memory_for_received_data_packets_wait_at_the_sender() {
     let mut endpoint = EndpointConfig::new([2; 32]);
     endpoint.receive_memory(0);
     let mut pair = connected(TransportConfig::default(), endpoint);
-    let id = pair.c().open(Dir::Uni).unwrap();
-    assert_eq!(pair.c().write(id, &[7; TOTAL]), Ok(TOTAL));
-    pair.c().finish(id).unwrap();
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
+    assert_eq!(pair.c().send_stream(id).write(&[7; TOTAL]), Ok(TOTAL));
+    pair.c().send_stream(id).finish().unwrap();
     pair.run_until(3 * SECOND, |_| false);
     let stats = pair.s().stats();
     assert!(stats.refused_packets > 10, "{stats:?}");
@@ -158,12 +158,12 @@ fn without_memory_for_received_data_packets_wait_at_the_sender() {
     let most = 2 * GUARANTEED_MEMORY + (16 << 10);
     assert!(largest <= most, "{largest} bytes: {stats:?}");
     assert_eq!(pair.server.endpoint.memory_use().receive, 0);
-    assert_eq!(pair.s().accept(Dir::Uni), Some(id));
+    assert_eq!(pair.s().streams().accept(Dir::Uni), Some(id));
     let mut got = 0;
     let done = pair.run_until(60 * SECOND, |pair| {
         let mut buf = [0; 10_000];
         loop {
-            match pair.s().read(id, &mut buf) {
+            match pair.s().recv_stream(id).read(&mut buf) {
                 Ok(Some(n)) => got += n,
                 Ok(None) => return true,
                 Err(ReadError::Blocked) => return false,
@@ -184,7 +184,7 @@ fn without_memory_for_received_data_a_reader_goes_on() {
     let server = EndpointConfig::new([2; 32]);
     let mut pair = Pair::with_endpoints(transport(), transport(), [endpoint, server]);
     pair.connect();
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     // Some packets are lost: what comes behind a gap needs memory.
     let mut count = 0;
     pair.filter = Box::new(move |from_client, _, _| {
@@ -194,7 +194,7 @@ fn without_memory_for_received_data_a_reader_goes_on() {
     let (mut written, mut got) = (0, 0);
     let done = pair.run_until(120 * SECOND, |pair| {
         while written < TOTAL
-            && let Ok(n) = pair.s().write(id, &[7; 10_000])
+            && let Ok(n) = pair.s().send_stream(id).write(&[7; 10_000])
         {
             written += n;
         }
@@ -248,9 +248,9 @@ fn without_memory_for_received_data_a_reader_is_never_stuck() {
             burst == 0
         });
         let ids: Vec<_> = (0..streams)
-            .map(|_| pair.s().open(Dir::Uni).unwrap())
+            .map(|_| pair.s().streams().open(Dir::Uni).unwrap())
             .collect();
-        let back = pair.c().open(Dir::Uni).unwrap();
+        let back = pair.c().streams().open(Dir::Uni).unwrap();
         let mut written = vec![0; streams];
         let mut got = vec![0; streams];
         let began = pair.now;
@@ -259,7 +259,7 @@ fn without_memory_for_received_data_a_reader_is_never_stuck() {
             for (id, written) in ids.iter().zip(&mut written) {
                 while *written < TOTAL / streams {
                     let most = 10_000.min(TOTAL / streams - *written);
-                    match pair.s().write(*id, &[7; 10_000][..most]) {
+                    match pair.s().send_stream(*id).write(&[7; 10_000][..most]) {
                         Ok(n) => *written += n,
                         Err(_) => break,
                     }
@@ -267,9 +267,9 @@ fn without_memory_for_received_data_a_reader_is_never_stuck() {
             }
             // Acknowledgements take some of the room beside the data.
             if talks {
-                let _ = pair.c().write(back, &[1; 20]);
+                let _ = pair.c().send_stream(back).write(&[1; 20]);
             }
-            while pair.c().accept(Dir::Uni).is_some() {}
+            while pair.c().streams().accept(Dir::Uni).is_some() {}
             for (id, got) in ids.iter().zip(&mut got) {
                 read_all(pair, *id, got);
             }
@@ -302,7 +302,7 @@ fn a_peer_below_the_least_rate_is_closed() {
     let run = |server: TransportConfig, per_second: usize| {
         let mut pair = Pair::new(client.clone(), server);
         pair.connect();
-        let id = pair.s().open(Dir::Uni).unwrap();
+        let id = pair.s().streams().open(Dir::Uni).unwrap();
         let start = pair.now;
         let mut taken = 0;
         pair.run_until(60 * SECOND, |pair| {
@@ -311,7 +311,7 @@ fn a_peer_below_the_least_rate_is_closed() {
             pair.c().ping();
             let may = (now - start).as_secs() as usize * per_second;
             let mut buf = vec![0; may - taken];
-            if let Ok(Some(n)) = pair.c().read(id, &mut buf) {
+            if let Ok(Some(n)) = pair.c().recv_stream(id).read(&mut buf) {
                 taken += n;
             }
             pair.s().is_closed()
@@ -336,12 +336,12 @@ fn a_connection_without_data_to_take_is_not_closed() {
     config.keep_alive_interval(Some(SECOND));
     let mut pair = Pair::new(TransportConfig::default(), config);
     pair.connect();
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     let mut next = pair.now;
     pair.run_until(100 * SECOND, |pair| {
         if pair.now >= next {
             next += 5 * SECOND;
-            pair.s().write(id, &[1; 10]).unwrap();
+            pair.s().send_stream(id).write(&[1; 10]).unwrap();
         }
         false
     });

@@ -115,9 +115,9 @@ fn a_client_moves_its_only_path() {
 #[test]
 fn what_was_on_its_way_to_the_old_address_is_sent_again() {
     for mut pair in pairs(|_| {}) {
-        let id = pair.s().open(Dir::Uni).unwrap();
-        assert_eq!(pair.s().write(id, &[7; 200_000]), Ok(200_000));
-        pair.s().finish(id).unwrap();
+        let id = pair.s().streams().open(Dir::Uni).unwrap();
+        assert_eq!(pair.s().send_stream(id).write(&[7; 200_000]), Ok(200_000));
+        pair.s().send_stream(id).finish().unwrap();
         let (old, local) = (client_addr(0), SocketAddr::from(([10, 0, 0, 2], 5000)));
         pair.filter = Box::new(move |_, tuple, _| tuple.remote != old);
         let late = pair.now + Duration::from_millis(45);
@@ -127,8 +127,8 @@ fn what_was_on_its_way_to_the_old_address_is_sent_again() {
         pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
         let (mut read, mut buf) = (0, [0; 65536]);
         let done = pair.run_until(Duration::from_secs(2), |pair| {
-            pair.c().accept(Dir::Uni);
-            while let Ok(Some(n)) = pair.c().read(id, &mut buf) {
+            pair.c().streams().accept(Dir::Uni);
+            while let Ok(Some(n)) = pair.c().recv_stream(id).read(&mut buf) {
                 read += n;
             }
             read == 200_000
@@ -272,8 +272,8 @@ fn nobody_goes_back_to_an_address_that_is_gone() {
     pair.filter = Box::new(|_, _, _| false);
     let (now, local) = (pair.now, SocketAddr::from(([10, 0, 0, 2], 6000)));
     pair.c().replace_local(now, PathId::ZERO, local).unwrap();
-    let id = pair.c().open(Dir::Bi).unwrap();
-    assert_eq!(pair.c().write(id, b"request"), Ok(7));
+    let id = pair.c().streams().open(Dir::Bi).unwrap();
+    assert_eq!(pair.c().send_stream(id).write(b"request"), Ok(7));
     let later = pair.now + Duration::from_secs(120);
     let back = pair.run_until(Duration::from_secs(120), |pair| {
         pair.c().network_path(PathId::ZERO).unwrap().local != local

@@ -28,18 +28,18 @@ fn mtu(pair: &mut Pair) -> u16 {
 
 /// The server sends so many bytes; whether they arrive within the time.
 fn download(pair: &mut Pair, len: usize, limit: Duration) -> bool {
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     let data = vec![7; len];
     let (mut written, mut received, mut buf) = (0, 0, vec![0; 65536]);
     pair.run_until(limit, |pair| {
         while written < len {
-            let Ok(more) = pair.s().write(id, &data[written..]) else {
+            let Ok(more) = pair.s().send_stream(id).write(&data[written..]) else {
                 break;
             };
             written += more;
         }
-        pair.c().accept(Dir::Uni);
-        while let Ok(Some(read)) = pair.c().read(id, &mut buf) {
+        pair.c().streams().accept(Dir::Uni);
+        while let Ok(Some(read)) = pair.c().recv_stream(id).read(&mut buf) {
             received += read;
         }
         received == len

@@ -55,17 +55,17 @@ fn is_second(from_client: bool, tuple: &mpquic_proto::FourTuple) -> bool {
 
 /// Both sides write as much as they can for so long.
 fn both_write(pair: &mut Pair, time: Duration) {
-    let up = pair.c().open(Dir::Uni).unwrap();
-    let down = pair.s().open(Dir::Uni).unwrap();
+    let up = pair.c().streams().open(Dir::Uni).unwrap();
+    let down = pair.s().streams().open(Dir::Uni).unwrap();
     let data = vec![7; 65536];
     let mut buf = vec![0; 65536];
     let mut read = |connection: &mut mpquic_proto::Connection, id: StreamId| {
-        connection.accept(Dir::Uni);
-        while let Ok(Some(_)) = connection.read(id, &mut buf) {}
+        connection.streams().accept(Dir::Uni);
+        while let Ok(Some(_)) = connection.recv_stream(id).read(&mut buf) {}
     };
     pair.run_until(time, |pair| {
-        while pair.c().write(up, &data).is_ok() {}
-        while pair.s().write(down, &data).is_ok() {}
+        while pair.c().send_stream(up).write(&data).is_ok() {}
+        while pair.s().send_stream(down).write(&data).is_ok() {}
         read(pair.s(), up);
         read(pair.c(), down);
         false
@@ -135,8 +135,8 @@ fn a_server_probes_a_path_that_is_not_proven_without_data() {
     pair.filter = Box::new(|from_client, tuple, _| from_client && is_second(from_client, tuple));
     open_second(&mut pair);
     pair.run_until(Duration::from_millis(30), |_| false);
-    let stream = pair.s().open(Dir::Uni).unwrap();
-    assert!(pair.s().write(stream, &[7; 65536]).is_ok());
+    let stream = pair.s().streams().open(Dir::Uni).unwrap();
+    assert!(pair.s().send_stream(stream).write(&[7; 65536]).is_ok());
     pair.run_until(Duration::from_secs(3), |_| false);
     assert!(!pair.s().is_path_validated(SECOND));
     let first = pair.s().path_stats(PathId::ZERO).unwrap();

@@ -117,23 +117,23 @@ fn pair() -> (Pair, FixedWindows) {
 
 /// Sends so many bytes from the client to the server.
 fn transfer(pair: &mut Pair, len: usize) {
-    let id = pair.c().open(Dir::Uni).unwrap();
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
     let data = vec![7; len];
     let (mut written, mut received) = (0, 0);
     let done = pair.run_until(Duration::from_secs(60), |pair| {
         while written < len {
-            match pair.c().write(id, &data[written..]) {
+            match pair.c().send_stream(id).write(&data[written..]) {
                 Ok(count) => written += count,
                 Err(_) => break,
             }
             if written == len {
-                pair.c().finish(id).unwrap();
+                pair.c().send_stream(id).finish().unwrap();
             }
         }
-        pair.s().accept(Dir::Uni);
+        pair.s().streams().accept(Dir::Uni);
         let mut buf = [0; 65536];
         loop {
-            match pair.s().read(id, &mut buf) {
+            match pair.s().recv_stream(id).read(&mut buf) {
                 Ok(Some(count)) => received += count,
                 Ok(None) => return true,
                 Err(ReadError::Blocked | ReadError::ClosedStream) => return false,

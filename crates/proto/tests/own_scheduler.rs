@@ -87,8 +87,8 @@ fn a_decision_for_a_path_that_cannot_send_closes_the_connection_and_names_the_sc
         pair.c().close_path(now, first, code).unwrap();
         pair.run_until(Duration::from_secs(5), |pair| pair.s().paths().count() == 2);
         arm.store(true, Ordering::Relaxed);
-        let id = pair.s().open(Dir::Uni).unwrap();
-        pair.s().write(id, &[7; 1_000_000]).unwrap();
+        let id = pair.s().streams().open(Dir::Uni).unwrap();
+        pair.s().send_stream(id).write(&[7; 1_000_000]).unwrap();
         let over = pair.run_until(Duration::from_secs(5), |pair| pair.c().is_closed());
         assert!(over, "{text}");
         let Some(ConnectionError::TransportError(here)) = lost(&pair.server.events) else {

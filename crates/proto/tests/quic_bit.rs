@@ -55,20 +55,20 @@ fn exchange(pair: &mut Pair) {
     assert!(pair.run_until(Duration::from_secs(2), |pair| {
         pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
     }));
-    let stream = pair.c().open(Dir::Bi).unwrap();
+    let stream = pair.c().streams().open(Dir::Bi).unwrap();
     let len = 200_000;
     let (mut written, mut received) = ([0; 2], [0; 2]);
     let (data, mut buf) = (vec![7; len], vec![0; 65536]);
     assert!(pair.run_until(Duration::from_secs(10), |pair| {
-        pair.s().accept(Dir::Bi);
+        pair.s().streams().accept(Dir::Bi);
         for side in [0, 1] {
             let connection = if side == 0 { pair.c() } else { pair.s() };
             while written[side] < len
-                && let Ok(more) = connection.write(stream, &data[written[side]..])
+                && let Ok(more) = connection.send_stream(stream).write(&data[written[side]..])
             {
                 written[side] += more;
             }
-            while let Ok(Some(read)) = connection.read(stream, &mut buf) {
+            while let Ok(Some(read)) = connection.recv_stream(stream).read(&mut buf) {
                 received[side] += read;
             }
         }

@@ -156,7 +156,10 @@ fn lost_answers_from_a_client_that_is_heard_do_not_slow_its_validation() {
     pair.nat = vec![(client_addr(0), remote)];
     // So much that the amplification limit holds no challenge back.
     for _ in 0..8 {
-        pair.c().send_datagram(vec![0; 1100].into(), false).unwrap();
+        pair.c()
+            .datagrams()
+            .send(vec![0; 1100].into(), false)
+            .unwrap();
     }
     let start = pair.now;
     assert!(pair.run_until(Duration::from_secs(20), |pair| {
@@ -292,13 +295,17 @@ fn a_client_that_expects_data_and_hears_nothing_asks() {
             config.max_paths(paths);
             let mut pair = Pair::new(config.clone(), config);
             pair.connect();
-            let id = pair.s().open(Dir::Uni).unwrap();
+            let id = pair.s().streams().open(Dir::Uni).unwrap();
             let data = vec![7; 4_000_000];
             let (mut written, mut read) = (0, 0);
             let mut run = |pair: &mut Pair, time: Duration, until: usize| {
                 pair.run_until(time, |pair| {
-                    written += pair.s().write(id, &data[written..]).unwrap_or(0);
-                    pair.c().accept(Dir::Uni);
+                    written += pair
+                        .s()
+                        .send_stream(id)
+                        .write(&data[written..])
+                        .unwrap_or(0);
+                    pair.c().streams().accept(Dir::Uni);
                     read_all(pair, id, &mut read);
                     read >= until
                 });
@@ -346,8 +353,11 @@ fn a_client_that_misses_datagrams_asks() {
             let later = pair.now + interval;
             pair.run_until(interval, |_| false);
             pair.now = later;
-            let came = std::iter::from_fn(|| pair.c().recv_datagram()).count();
-            pair.s().send_datagram(vec![7; 100].into(), true).unwrap();
+            let came = std::iter::from_fn(|| pair.c().datagrams().recv()).count();
+            pair.s()
+                .datagrams()
+                .send(vec![7; 100].into(), true)
+                .unwrap();
             came
         };
         let came: usize = (0..100).map(|_| tick(&mut pair)).sum();
@@ -420,14 +430,14 @@ fn a_nat_that_forgets_its_client_late_in_a_silence_ends_no_connection() {
             Data => Dir::Bi,
             Connection | Stream | Streams => Dir::Uni,
         };
-        let id = pair.c().open(dir).unwrap();
-        pair.c().write(id, &[7; 30_000]).unwrap();
+        let id = pair.c().streams().open(dir).unwrap();
+        pair.c().send_stream(id).write(&[7; 30_000]).unwrap();
         if awaited == Stream {
-            assert!(pair.c().write(id, &[7]).is_err());
+            assert!(pair.c().send_stream(id).write(&[7]).is_err());
         }
         if awaited == Streams {
-            pair.c().finish(id).unwrap();
-            assert_eq!(pair.c().open(dir), None);
+            pair.c().send_stream(id).finish().unwrap();
+            assert_eq!(pair.c().streams().open(dir), None);
         }
         let pass = |pair: &mut Pair, time: Duration| {
             let later = pair.now + time;
@@ -435,22 +445,22 @@ fn a_nat_that_forgets_its_client_late_in_a_silence_ends_no_connection() {
             pair.now = later;
         };
         pass(&mut pair, Duration::from_secs(2 + seconds));
-        assert_eq!(pair.s().accept(dir), Some(id));
+        assert_eq!(pair.s().streams().accept(dir), Some(id));
         pair.nat = vec![(client_addr(0), outside(0, 1, 6000))];
         // All that came is read, so that there is credit again.
         let mut buf = vec![0; 30_000];
-        while let Ok(Some(1..)) = pair.s().read(id, &mut buf) {}
+        while let Ok(Some(1..)) = pair.s().recv_stream(id).read(&mut buf) {}
         if awaited == Data {
-            pair.s().write(id, b"answer").unwrap();
-            pair.s().finish(id).unwrap();
+            pair.s().send_stream(id).write(b"answer").unwrap();
+            pair.s().send_stream(id).finish().unwrap();
         }
         // What the server has to say now goes to where the client was.
         pass(&mut pair, Duration::from_millis(15));
         let came = |pair: &mut Pair| match awaited {
-            Data => pair.c().read(id, &mut buf) == Ok(Some(6)),
-            Connection => matches!(pair.s().read(id, &mut buf), Ok(Some(1..))),
-            Stream => pair.c().write(id, &[7]) == Ok(1),
-            Streams => pair.c().open(dir).is_some(),
+            Data => pair.c().recv_stream(id).read(&mut buf) == Ok(Some(6)),
+            Connection => matches!(pair.s().recv_stream(id).read(&mut buf), Ok(Some(1..))),
+            Stream => pair.c().send_stream(id).write(&[7]) == Ok(1),
+            Streams => pair.c().streams().open(dir).is_some(),
         };
         let most = Duration::from_secs(2 * (3 + seconds));
         assert!(pair.run_until(most, came), "{awaited:?}, {seconds} s");
@@ -467,16 +477,16 @@ fn a_connection_that_waits_is_quiet() {
         let mut pair = Pair::new(config.clone(), config);
         pair.connect();
         assert!(download(&mut pair, 100_000));
-        let id = pair.c().open(Dir::Bi).unwrap();
-        assert_eq!(pair.c().write(id, b"request"), Ok(7));
-        pair.c().finish(id).unwrap();
+        let id = pair.c().streams().open(Dir::Bi).unwrap();
+        assert_eq!(pair.c().send_stream(id).write(b"request"), Ok(7));
+        pair.c().send_stream(id).finish().unwrap();
         pair.run_until(Duration::from_secs(1), |pair| {
-            pair.s().accept(Dir::Bi).is_some()
+            pair.s().streams().accept(Dir::Bi).is_some()
         });
         if !open {
-            pair.s().finish(id).unwrap();
+            pair.s().send_stream(id).finish().unwrap();
             let mut buf = [0; 10];
-            let done = |pair: &mut Pair| pair.c().read(id, &mut buf) == Ok(None);
+            let done = |pair: &mut Pair| pair.c().recv_stream(id).read(&mut buf) == Ok(None);
             assert!(pair.run_until(Duration::from_secs(1), done));
         }
         rest(&mut pair);

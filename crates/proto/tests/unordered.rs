@@ -54,7 +54,7 @@ impl Reader {
     /// Reads what is there; whether that was the end.
     fn read(&mut self, pair: &mut Pair, id: StreamId, max: usize) -> bool {
         loop {
-            match pair.c().read_unordered(id, max) {
+            match pair.c().recv_stream(id).read_unordered(max) {
                 Ok(Some(chunk)) => {
                     assert!(!chunk.bytes.is_empty() && chunk.bytes.len() <= max);
                     let at = chunk.offset as usize;
@@ -98,21 +98,21 @@ fn every_byte_comes_once_over_two_paths_with_loss() {
             let path = usize::from(client == client_addr(1));
             !rng.random_bool([0.03, 0.08][path])
         });
-        let id = pair.s().open(Dir::Uni).unwrap();
+        let id = pair.s().streams().open(Dir::Uni).unwrap();
         let (data, mut written) = (content(seed), 0);
         let mut reader = Reader::new();
         let max = if seed % 2 == 0 { usize::MAX } else { 1000 };
         let done = pair.run_until(Duration::from_secs(120), |pair| {
             while written < LEN {
-                match pair.s().write(id, &data[written..]) {
+                match pair.s().send_stream(id).write(&data[written..]) {
                     Ok(n) => written += n,
                     Err(_) => break,
                 }
                 if written == LEN {
-                    pair.s().finish(id).unwrap();
+                    pair.s().send_stream(id).finish().unwrap();
                 }
             }
-            pair.c().accept(Dir::Uni);
+            pair.c().streams().accept(Dir::Uni);
             pair.c()
                 .for_each_collection(|held| assert!(held.size <= held.cap, "{held:?}"));
             reader.read(pair, id, max)
@@ -124,7 +124,10 @@ fn every_byte_comes_once_over_two_paths_with_loss() {
             let stats = pair.s().path_stats(path).unwrap();
             assert!(stats.lost_packets > 0 && stats.sent_stream_bytes > 0);
         }
-        assert_eq!(pair.c().read_unordered(id, 1), Err(ReadError::ClosedStream));
+        assert_eq!(
+            pair.c().recv_stream(id).read_unordered(1),
+            Err(ReadError::ClosedStream)
+        );
     }
 }
 
@@ -132,23 +135,37 @@ fn every_byte_comes_once_over_two_paths_with_loss() {
 #[test]
 fn order_is_not_mixed() {
     let mut pair = two_paths(|_| ());
-    let id = pair.s().open(Dir::Uni).unwrap();
-    assert_eq!(pair.s().write(id, &[7; 5000]), Ok(5000));
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
+    assert_eq!(pair.s().send_stream(id).write(&[7; 5000]), Ok(5000));
     // All of it arrives.
     pair.run_until(Duration::from_secs(1), |_| false);
-    pair.c().accept(Dir::Uni);
-    assert_eq!(pair.c().read(id, &mut [0; 1000]), Ok(Some(1000)));
-    let chunk = pair.c().read_unordered(id, 0).unwrap().unwrap();
+    pair.c().streams().accept(Dir::Uni);
+    assert_eq!(
+        pair.c().recv_stream(id).read(&mut [0; 1000]),
+        Ok(Some(1000))
+    );
+    let chunk = pair.c().recv_stream(id).read_unordered(0).unwrap().unwrap();
     assert_eq!((chunk.offset, chunk.bytes.len()), (1000, 1));
     let wrong = Err(ReadError::IllegalOrderedRead);
-    assert_eq!(pair.c().read(id, &mut [0; 1000]), wrong);
-    assert_eq!(pair.c().read_chunk(id, 1000).map(|_| None), wrong);
-    let chunk = pair.c().read_unordered(id, usize::MAX).unwrap().unwrap();
+    assert_eq!(pair.c().recv_stream(id).read(&mut [0; 1000]), wrong);
+    assert_eq!(
+        pair.c().recv_stream(id).read_chunk(1000).map(|_| None),
+        wrong
+    );
+    let chunk = pair
+        .c()
+        .recv_stream(id)
+        .read_unordered(usize::MAX)
+        .unwrap()
+        .unwrap();
     assert_eq!((chunk.offset, chunk.bytes.len()), (1001, 3999));
-    assert_eq!(pair.c().read_unordered(id, 1), Err(ReadError::Blocked));
-    pair.s().reset(id, VarInt::from_u32(9)).unwrap();
+    assert_eq!(
+        pair.c().recv_stream(id).read_unordered(1),
+        Err(ReadError::Blocked)
+    );
+    pair.s().send_stream(id).reset(VarInt::from_u32(9)).unwrap();
     let reset = Err(ReadError::Reset(VarInt::from_u32(9)));
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().read_unordered(id, 1) == reset
+        pair.c().recv_stream(id).read_unordered(1) == reset
     }));
 }

@@ -35,18 +35,18 @@ fn version_of(datagram: &[u8]) -> Option<u32> {
 
 /// Sends from client to server.
 fn upload(pair: &mut Pair, len: usize) -> bool {
-    let id = pair.c().open(Dir::Uni).unwrap();
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
     let data = vec![7; len];
     let (mut written, mut received, mut buf) = (0, 0, vec![0; 65536]);
     pair.run_until(Duration::from_secs(10), |pair| {
         while written < len {
-            let Ok(more) = pair.c().write(id, &data[written..]) else {
+            let Ok(more) = pair.c().send_stream(id).write(&data[written..]) else {
                 break;
             };
             written += more;
         }
-        pair.s().accept(Dir::Uni);
-        while let Ok(Some(read)) = pair.s().read(id, &mut buf) {
+        pair.s().streams().accept(Dir::Uni);
+        while let Ok(Some(read)) = pair.s().recv_stream(id).read(&mut buf) {
             received += read;
         }
         received == len

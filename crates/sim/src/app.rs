@@ -85,9 +85,9 @@ impl AppContext<'_> {
     ///
     /// # Errors
     ///
-    /// See [`Connection::read_chunk`].
+    /// See [`ReadError`].
     pub fn read(&mut self, stream: StreamId, max: usize) -> Result<Option<Bytes>, ReadError> {
-        let chunk = self.connection.read_chunk(stream, max)?;
+        let chunk = self.connection.recv_stream(stream).read_chunk(max)?;
         let len = chunk.as_ref().map_or(0, Bytes::len);
         self.ledger.enter(self.now, stream, len);
         Ok(chunk)

@@ -179,7 +179,11 @@ impl Source {
             if self.left.is_empty() {
                 self.left = Bytes::from_static(&[0; CHUNK]);
             }
-            match cx.connection.write_chunk(stream, &mut self.left) {
+            match cx
+                .connection
+                .send_stream(stream)
+                .write_chunk(&mut self.left)
+            {
                 Ok(_) => {}
                 Err(WriteError::Blocked) => return Ok(()),
                 Err(WriteError::Stopped(code)) => {
@@ -198,9 +202,9 @@ impl Source {
 impl App for Source {
     fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
         match event {
-            Event::Connected => self.stream = cx.connection.open(Dir::Uni),
+            Event::Connected => self.stream = cx.connection.streams().open(Dir::Uni),
             Event::Stream(StreamEvent::Available { .. }) if self.stream.is_none() => {
-                self.stream = cx.connection.open(Dir::Uni);
+                self.stream = cx.connection.streams().open(Dir::Uni);
             }
             Event::Stream(StreamEvent::Writable { .. }) => {}
             _ => return Ok(()),
@@ -216,7 +220,8 @@ pub(crate) struct Sink;
 impl App for Sink {
     fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
         let stream = match *event {
-            Event::Stream(StreamEvent::Opened { dir }) => match cx.connection.accept(dir) {
+            Event::Stream(StreamEvent::Opened { dir }) => match cx.connection.streams().accept(dir)
+            {
                 Some(stream) => stream,
                 None => return Ok(()),
             },

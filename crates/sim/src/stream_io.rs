@@ -93,7 +93,13 @@ impl Source {
                 self.pending = self.pattern.slice(self.made, len);
                 self.made += len as u64;
             }
-            if taken(cx.connection.write_chunk(stream, &mut self.pending), stream)? == 0 {
+            if taken(
+                cx.connection
+                    .send_stream(stream)
+                    .write_chunk(&mut self.pending),
+                stream,
+            )? == 0
+            {
                 return Ok(false);
             }
         }
@@ -106,7 +112,7 @@ pub(crate) fn write(
     stream: StreamId,
     data: &[u8],
 ) -> Result<usize, AppError> {
-    taken(cx.connection.write(stream, data), stream)
+    taken(cx.connection.send_stream(stream).write(data), stream)
 }
 
 fn taken(result: Result<usize, WriteError>, stream: StreamId) -> Result<usize, AppError> {
@@ -135,10 +141,13 @@ pub(crate) fn write_all(
 }
 
 pub(crate) fn finish(cx: &mut AppContext<'_>, stream: StreamId) -> Result<(), AppError> {
-    cx.connection.finish(stream).map_err(|error| match error {
-        FinishError::Stopped(code) => AppError::GivenUp { stream, code },
-        _ => AppError::Closed { stream },
-    })
+    cx.connection
+        .send_stream(stream)
+        .finish()
+        .map_err(|error| match error {
+            FinishError::Stopped(code) => AppError::GivenUp { stream, code },
+            _ => AppError::Closed { stream },
+        })
 }
 
 /// The result of a read.

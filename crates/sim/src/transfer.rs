@@ -185,7 +185,7 @@ impl TransferClient {
 
     fn begin(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
         while let Some(&job) = self.jobs.get(self.begun) {
-            let Some(id) = cx.connection.open(Dir::Bi) else {
+            let Some(id) = cx.connection.streams().open(Dir::Bi) else {
                 return Ok(());
             };
             let mut stream = ClientStream::new(self.begun, job);
@@ -415,7 +415,7 @@ impl App for TransferServer {
     fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
         match *event {
             Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
-                while let Some(id) = cx.connection.accept(Dir::Bi) {
+                while let Some(id) = cx.connection.streams().accept(Dir::Bi) {
                     self.streams.insert(id, ServerStream::Request(Vec::new()));
                     self.go_on(cx, id)?;
                 }
@@ -424,8 +424,8 @@ impl App for TransferServer {
             Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
                 // The server does not use unidirectional streams. It stops them, so that they do
                 // not use up flow control.
-                while let Some(id) = cx.connection.accept(Dir::Uni) {
-                    let _ = cx.connection.stop(id, VarInt::from_u32(1));
+                while let Some(id) = cx.connection.streams().accept(Dir::Uni) {
+                    let _ = cx.connection.recv_stream(id).stop(VarInt::from_u32(1));
                 }
                 Ok(())
             }

@@ -10,7 +10,7 @@ use crate::error::SendDatagramError;
 use crate::shared::{Signal, State};
 
 fn try_read_datagram(state: &mut State) -> Option<Result<Bytes, ConnectionError>> {
-    match state.proto.recv_datagram() {
+    match state.proto.datagrams().recv() {
         Some(data) => Some(Ok(data)),
         None => state.error.clone().map(Err),
     }
@@ -26,7 +26,8 @@ impl Connection {
         if let Some(error) = &state.error {
             return Ok(Err(error.clone().into()));
         }
-        Ok(match state.proto.send_datagram_with(data, options, drop) {
+        let sent = state.proto.datagrams().send_with(data, options, drop);
+        Ok(match sent {
             Ok(()) => {
                 state.touched = true;
                 Ok(())
@@ -132,11 +133,11 @@ impl Connection {
     /// The largest datagram that can be sent now; changes with the paths. `None` if the peer takes
     /// none.
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.0.lock().proto.max_datagram_size()
+        self.0.lock().proto.datagrams().max_size()
     }
 
     /// How many bytes of datagrams can be queued now.
     pub fn datagram_send_buffer_space(&self) -> usize {
-        self.0.lock().proto.datagram_send_buffer_space()
+        self.0.lock().proto.datagrams().send_buffer_space()
     }
 }

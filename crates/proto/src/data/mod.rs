@@ -2,6 +2,7 @@
 
 mod batch;
 mod fill;
+mod handles;
 mod plan;
 
 use std::sync::Arc;
@@ -15,22 +16,23 @@ use mpquic_sched_core::{
 use batch::Batches;
 pub use batch::SpareBuffers;
 pub(crate) use batch::{Batch, BatchMut, Popped, Sizes};
+pub use handles::{Datagrams, RecvStream, SendStream, Streams};
 pub(crate) use plan::BoundData;
 
-use crate::datagram::Datagrams;
+use crate::datagram;
 use crate::frame::StreamRange;
 use crate::memory::Memory;
 use crate::recovery::earlier;
 pub(crate) use crate::schedule::Planned;
 use crate::schedule::Schedule;
-use crate::stream::{PeerStreamParams, StreamEvent, Streams};
+use crate::stream::{self, PeerStreamParams, StreamEvent};
 use crate::transport_parameters::TransportParameters;
 use crate::{ConnectionStats, TransportConfig};
 
 /// A connection's data and what decides when and where it leaves.
 pub(crate) struct DataPlane {
-    streams: Streams,
-    datagrams: Datagrams,
+    streams: stream::Streams,
+    datagrams: datagram::Datagrams,
     schedule: Schedule,
     batches: Batches,
 }
@@ -45,23 +47,23 @@ impl DataPlane {
     ) -> Self {
         let mut schedule = Schedule::new(scheduler);
         schedule.watch(watched);
-        let mut streams = Streams::new(side, config);
+        let mut streams = stream::Streams::new(side, config);
         streams.enable_sched_events(schedule.follows_streams());
         Self {
             streams,
-            datagrams: Datagrams::new(config),
+            datagrams: datagram::Datagrams::new(config),
             schedule,
             batches: Batches::default(),
         }
     }
 
     #[inline]
-    pub(crate) fn streams(&self) -> &Streams {
+    pub(crate) fn streams(&self) -> &stream::Streams {
         &self.streams
     }
 
     #[inline]
-    pub(crate) fn streams_mut(&mut self) -> &mut Streams {
+    pub(crate) fn streams_mut(&mut self) -> &mut stream::Streams {
         &mut self.streams
     }
 
@@ -78,12 +80,7 @@ impl DataPlane {
     }
 
     #[inline]
-    pub(crate) fn datagrams(&self) -> &Datagrams {
-        &self.datagrams
-    }
-
-    #[inline]
-    pub(crate) fn datagrams_mut(&mut self) -> &mut Datagrams {
+    pub(crate) fn datagrams_mut(&mut self) -> &mut datagram::Datagrams {
         &mut self.datagrams
     }
 

@@ -22,7 +22,7 @@ pub enum SendDatagramError {
     #[error("datagrams are turned off")]
     Disabled,
     /// The datagram is larger than
-    /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
+    /// [`Datagrams::max_size`](crate::Datagrams::max_size).
     #[error("the datagram is larger than max_datagram_size")]
     TooLarge,
     /// The path that must carry it is not open.

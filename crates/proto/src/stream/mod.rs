@@ -38,7 +38,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// The peer opened streams; [`Connection::accept`](crate::Connection::accept) returns them.
+    /// The peer opened streams; [`Streams::accept`](crate::Streams::accept) returns them.
     Opened {
         /// The direction of the streams.
         dir: Dir,

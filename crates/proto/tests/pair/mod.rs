@@ -446,20 +446,20 @@ impl Side {
 
 /// Sends so much from the server to the client; whether all of it came within 20 seconds.
 pub(crate) fn download(pair: &mut Pair, len: usize) -> bool {
-    let id = pair.s().open(Dir::Uni).unwrap();
+    let id = pair.s().streams().open(Dir::Uni).unwrap();
     let data = vec![7; len];
     let (mut written, mut read) = (0, 0);
     pair.run_until(Duration::from_secs(20), |pair| {
         while written < len {
-            match pair.s().write(id, &data[written..]) {
+            match pair.s().send_stream(id).write(&data[written..]) {
                 Ok(n) => written += n,
                 Err(_) => break,
             }
             if written == len {
-                pair.s().finish(id).unwrap();
+                pair.s().send_stream(id).finish().unwrap();
             }
         }
-        pair.c().accept(Dir::Uni);
+        pair.c().streams().accept(Dir::Uni);
         read_all(pair, id, &mut read) && read == len
     })
 }
@@ -468,7 +468,7 @@ pub(crate) fn download(pair: &mut Pair, len: usize) -> bool {
 pub(crate) fn read_all(pair: &mut Pair, id: StreamId, read: &mut usize) -> bool {
     let mut buf = [0; 65536];
     loop {
-        match pair.c().read(id, &mut buf) {
+        match pair.c().recv_stream(id).read(&mut buf) {
             Ok(Some(n)) => *read += n,
             Ok(None) => return true,
             // Nothing more for now, or not yet open.

@@ -89,7 +89,7 @@ impl Downloads {
 
     fn open(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
         while !self.held_back.is_empty()
-            && let Some(id) = cx.connection.open(Dir::Bi)
+            && let Some(id) = cx.connection.streams().open(Dir::Bi)
             && let Some(mut download) = self.held_back.pop_front()
         {
             download.ask(cx, id)?;

@@ -182,7 +182,7 @@ impl MessageServer {
             }
             Layout::PerMessage => {
                 while !self.waiting.is_empty()
-                    && let Some(id) = cx.connection.open(Dir::Uni)
+                    && let Some(id) = cx.connection.streams().open(Dir::Uni)
                     && let Some((number, made, message)) = self.waiting.pop_front()
                 {
                     let due = made + request.deadline;
@@ -197,7 +197,8 @@ impl MessageServer {
                         ..StreamHints::default()
                     };
                     cx.connection
-                        .set_hints(id, hints)
+                        .send_stream(id)
+                        .set_hints(hints)
                         .map_err(|_| AppError::Closed { stream: id })?;
                     self.partial.insert(id, message);
                     self.write_partial(cx, id)?;
@@ -226,7 +227,7 @@ impl App for MessageServer {
     fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
         match *event {
             Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
-                while let Some(id) = cx.connection.accept(Dir::Bi) {
+                while let Some(id) = cx.connection.streams().accept(Dir::Bi) {
                     if self.asked.is_some() {
                         return Err(AppError::Protocol {
                             stream: id,

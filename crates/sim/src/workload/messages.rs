@@ -289,7 +289,7 @@ struct MessageClient {
 
 impl MessageClient {
     fn begin(&mut self, cx: &mut AppContext<'_>) -> Result<(), AppError> {
-        let Some(id) = cx.connection.open(Dir::Bi) else {
+        let Some(id) = cx.connection.streams().open(Dir::Bi) else {
             return Err(AppError::Other("no stream for the request".into()));
         };
         self.asked = Some(id);
@@ -382,7 +382,7 @@ impl App for MessageClient {
         }
         match *event {
             Event::Stream(StreamEvent::Opened { dir: Dir::Uni }) => {
-                while let Some(id) = cx.connection.accept(Dir::Uni) {
+                while let Some(id) = cx.connection.streams().accept(Dir::Uni) {
                     self.partial.insert(id, Vec::new());
                     self.read(cx, id)?;
                 }

@@ -147,7 +147,8 @@ impl ObjectServer {
 fn begin(cx: &mut AppContext<'_>, id: StreamId, request: Request) -> Result<Source, AppError> {
     let closed = |_| AppError::Closed { stream: id };
     cx.connection
-        .set_priority(id, request.priority)
+        .send_stream(id)
+        .set_priority(request.priority)
         .map_err(closed)?;
     let hints = StreamHints {
         size: request.bytes,
@@ -157,7 +158,10 @@ fn begin(cx: &mut AppContext<'_>, id: StreamId, request: Request) -> Result<Sour
         explore: request.held.is_some_and(|held| held.1),
         ..StreamHints::default()
     };
-    cx.connection.set_hints(id, hints).map_err(closed)?;
+    cx.connection
+        .send_stream(id)
+        .set_hints(hints)
+        .map_err(closed)?;
     Ok(Source::new(request.bytes.unwrap_or(u64::MAX), request.seed))
 }
 
@@ -171,8 +175,8 @@ fn bad_request(stream: StreamId, line: &[u8]) -> AppError {
 
 /// Stops a stream that the protocol does not use, so that it does not use up flow control.
 pub(crate) fn refuse_uni(cx: &mut AppContext<'_>) {
-    while let Some(id) = cx.connection.accept(Dir::Uni) {
-        let _ = cx.connection.stop(id, VarInt::from_u32(1));
+    while let Some(id) = cx.connection.streams().accept(Dir::Uni) {
+        let _ = cx.connection.recv_stream(id).stop(VarInt::from_u32(1));
     }
 }
 
@@ -180,7 +184,7 @@ impl App for ObjectServer {
     fn on_event(&mut self, cx: &mut AppContext<'_>, event: &Event) -> Result<(), AppError> {
         match *event {
             Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => {
-                while let Some(id) = cx.connection.accept(Dir::Bi) {
+                while let Some(id) = cx.connection.streams().accept(Dir::Bi) {
                     self.streams.insert(id, Answer::Asked(Vec::new()));
                     self.go_on(cx, id)?;
                 }

@@ -181,19 +181,37 @@ fn application(input: &mut Input<'_>, duel: &mut Duel) -> Option<()> {
     let path = PathId(u32::from(argument % 10));
     // Whatever the answer is, an application may ask.
     match op % 14 {
-        0 => _ = connection.open(if argument & 1 == 0 { Dir::Bi } else { Dir::Uni }),
-        1 | 2 => _ = connection.write(stream, &vec![argument; 40 * usize::from(argument)]),
-        3 => _ = connection.finish(stream),
-        4 => _ = connection.reset(stream, VarInt::from_u32(argument.into())),
-        5 => _ = connection.stop(stream, VarInt::from_u32(argument.into())),
+        0 => {
+            _ = connection
+                .streams()
+                .open(if argument & 1 == 0 { Dir::Bi } else { Dir::Uni })
+        }
+        1 | 2 => {
+            _ = connection
+                .send_stream(stream)
+                .write(&vec![argument; 40 * usize::from(argument)])
+        }
+        3 => _ = connection.send_stream(stream).finish(),
+        4 => {
+            _ = connection
+                .send_stream(stream)
+                .reset(VarInt::from_u32(argument.into()))
+        }
+        5 => {
+            _ = connection
+                .recv_stream(stream)
+                .stop(VarInt::from_u32(argument.into()))
+        }
         6 => {
             while connection
-                .read_chunk(stream, 1 + usize::from(argument))
+                .recv_stream(stream)
+                .read_chunk(1 + usize::from(argument))
                 .is_ok_and(|read| read.is_some())
             {}
         }
         7 => {
             while connection
+                .streams()
                 .accept(if argument & 1 == 0 { Dir::Bi } else { Dir::Uni })
                 .is_some()
             {}
@@ -210,8 +228,10 @@ fn application(input: &mut Input<'_>, duel: &mut Duel) -> Option<()> {
         }
         11 => connection.ping(),
         12 => {
-            let _ = connection.send_datagram(Bytes::from(vec![1; argument.into()]), true);
-            while connection.recv_datagram().is_some() {}
+            let _ = connection
+                .datagrams()
+                .send(Bytes::from(vec![1; argument.into()]), true);
+            while connection.datagrams().recv().is_some() {}
         }
         _ => connection.force_key_update(now),
     }

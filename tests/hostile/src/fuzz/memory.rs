@@ -111,8 +111,12 @@ fn download(store: Store, data: &[u8]) -> Option<String> {
     let params = Params::generous(Some(3));
     let mut duel = Duel::between(Victim::server(identity(), transport), params);
     duel.connect();
-    let id = duel.victim.connection().open(Dir::Uni)?;
-    let _ = duel.victim.connection().write(id, &[7; 1 << 18]);
+    let id = duel.victim.connection().streams().open(Dir::Uni)?;
+    let _ = duel
+        .victim
+        .connection()
+        .send_stream(id)
+        .write(&[7; 1 << 18]);
     for _ in 0..8 {
         duel.exchange();
         duel.victim.advance(Duration::from_millis(20));

@@ -153,8 +153,12 @@ fn without_any_proven_address_the_connection_ends_in_silence() {
 #[test]
 fn challenges_draw_little_from_a_full_window() {
     let mut pair = connected();
-    let id = pair.s().open(mpquic_sched_core::Dir::Uni).unwrap();
-    let _ = pair.s().write(id, &[7; 1 << 20]);
+    let id = pair
+        .s()
+        .streams()
+        .open(mpquic_sched_core::Dir::Uni)
+        .unwrap();
+    let _ = pair.s().send_stream(id).write(&[7; 1 << 20]);
     pair.filter = Box::new(|from_client, _, _| from_client);
     pair.client.inbound.clear();
     let full = |pair: &mut Pair| {

@@ -149,8 +149,8 @@ fn keys_are_forgotten_soon_after_the_first_one_rtt_packet() {
             )
         })
         .collect();
-    let id = pair.c().open(Dir::Uni).unwrap();
-    pair.c().write(id, b"x").unwrap();
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
+    pair.c().send_stream(id).write(b"x").unwrap();
     pair.connect();
     assert!(forge::has_early_keys(pair.s()) && !forge::has_early_keys(pair.c()));
     // Overtaken by a 1-RTT packet, but not by much.
@@ -255,8 +255,8 @@ impl StoresServerSessions for Forgetful {
 fn packets_before_the_client_hello_wait_for_it() {
     let tls = Tls::new();
     let mut pair = tls.resumed_pair(TransportConfig::default(), TransportConfig::default());
-    let id = pair.c().open(Dir::Uni).unwrap();
-    assert_eq!(pair.c().write(id, &[7; 8000]), Ok(8000));
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
+    assert_eq!(pair.c().send_stream(id).write(&[7; 8000]), Ok(8000));
     let dcid = forge::original_dcid(pair.c());
     // A first Initial packet with nothing but a PING; then everything of the client's but its ClientHello.
     let ping = Forgery::new(Packet::Initial, &[1]).seal_as(&mut pair, Side::Client, &dcid, 100);
@@ -341,8 +341,8 @@ fn an_acknowledgement_of_a_rejected_packet() {
         tls.server.max_early_data_size = 0;
         let mut pair = tls.pair(TransportConfig::default(), TransportConfig::default());
         let early = forge::next_number(pair.c());
-        let id = pair.c().open(Dir::Uni).unwrap();
-        pair.c().write(id, &[1; 100]).unwrap();
+        let id = pair.c().streams().open(Dir::Uni).unwrap();
+        pair.c().send_stream(id).write(&[1; 100]).unwrap();
         pair.connect();
         assert!(pair.c().rejected_0rtt());
         forge::settle(&mut pair);

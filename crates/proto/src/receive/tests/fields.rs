@@ -455,7 +455,7 @@ fn streams_in_the_other_direction() {
                     TransportConfig::default(),
                     TransportConfig::default(),
                 );
-                let opened = forge::side_of(&mut pair, !sender).open(dir);
+                let opened = forge::side_of(&mut pair, !sender).streams().open(dir);
                 assert_eq!(opened.map(u64::from), Some(id));
                 let frame = forge::varints(fields);
                 let outcome = forge::deliver(&mut pair, sender, Packet::OneRtt, &frame);

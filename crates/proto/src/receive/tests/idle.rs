@@ -164,8 +164,8 @@ fn restarts_with_the_first_packet_that_asks_for_an_answer() {
         let (since, _) = last_sign_of_life(&mut pair, side);
         let write = |pair: &mut Pair| {
             let connection = forge::side_of(pair, side);
-            let id = connection.open(Dir::Uni).unwrap();
-            assert_eq!(connection.write(id, &[7; 100]), Ok(100));
+            let id = connection.streams().open(Dir::Uni).unwrap();
+            assert_eq!(connection.send_stream(id).write(&[7; 100]), Ok(100));
             pair.step();
         };
         let first = since + Duration::from_secs(3);
@@ -269,10 +269,10 @@ fn a_client_at_the_servers_limits_keeps_the_connection() {
         };
         let mut pair = forge::ready_for(Packet::OneRtt, config.clone(), config);
         let sender = forge::side_of(&mut pair, side);
-        let id = sender.open(Dir::Uni).unwrap();
-        sender.write(id, &[0; 20_000]).unwrap();
+        let id = sender.streams().open(Dir::Uni).unwrap();
+        sender.send_stream(id).write(&[0; 20_000]).unwrap();
         // The writer has more than the stream takes.
-        let _ = sender.write(id, &[0; 20_000]);
+        let _ = sender.send_stream(id).write(&[0; 20_000]);
         let since = pair.now;
         let closed = pair.run_until(10 * LONG, |pair| {
             pair.c().is_closed() && pair.s().is_closed()

@@ -69,8 +69,8 @@ fn a_flood_to_a_server() {
 #[test]
 fn what_came_too_early_is_used_in_time() {
     let mut pair = ready_for(Packet::Handshake);
-    let id = pair.c().open(Dir::Uni).unwrap();
-    assert_eq!(pair.c().write(id, &[7; 100]), Ok(100));
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
+    assert_eq!(pair.c().send_stream(id).write(&[7; 100]), Ok(100));
     pair.server.inbound.clear();
     // The Finished is lost, the data is not.
     pair.filter = Box::new(|_, _, datagram| datagram[0] & 0x80 == 0);
@@ -80,12 +80,12 @@ fn what_came_too_early_is_used_in_time() {
     pair.step();
     assert_eq!(forge::kept_undecryptable(pair.s()), 1);
     assert_eq!(pair.s().stats().received_stream_bytes, 0);
-    assert_eq!(pair.s().accept(Dir::Uni), None);
+    assert_eq!(pair.s().streams().accept(Dir::Uni), None);
     // The Finished comes again with the client's first probe. Its data would come later.
     let complete = |pair: &mut Pair| forge::kept_undecryptable(pair.s()) == 0;
     assert!(pair.run_until(Duration::from_secs(5), complete));
     assert_eq!(pair.s().stats().received_stream_bytes, 100);
-    assert_eq!(pair.s().accept(Dir::Uni), Some(id));
+    assert_eq!(pair.s().streams().accept(Dir::Uni), Some(id));
 }
 
 /// The server keeps data of the client until it has its Finished. It says for how long: the client would take the wait
@@ -97,8 +97,8 @@ fn what_came_too_early_is_used_in_time() {
 #[test]
 fn waiting_for_keys_is_a_delay_of_the_acknowledgement() {
     let mut pair = ready_for(Packet::Handshake);
-    let id = pair.c().open(Dir::Uni).unwrap();
-    assert_eq!(pair.c().write(id, &[7; 100]), Ok(100));
+    let id = pair.c().streams().open(Dir::Uni).unwrap();
+    assert_eq!(pair.c().send_stream(id).write(&[7; 100]), Ok(100));
     pair.server.inbound.clear();
     pair.filter = Box::new(|_, _, datagram| datagram[0] & 0x80 == 0);
     pair.run_until(Duration::from_secs(2), |_| false);
