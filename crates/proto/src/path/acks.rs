@@ -220,3 +220,86 @@ impl Paths {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::super::set::tests::{multipath, open};
+    use super::*;
+    use crate::frame::{Frame, FrameIter};
+    use crate::space::{PacketOrigin, tests_support::packet};
+
+    /// What comes of a PATH_ACK of the first packet of a path.
+    fn ack(
+        paths: &mut Paths,
+        now: Instant,
+        path: u8,
+    ) -> Result<Option<(PathId, Option<PathAck>)>, TransportError> {
+        let encoded = [0x3e, path, 0, 0, 0, 0];
+        let Some(Ok(Frame::Ack(frame))) = FrameIter::new(&encoded).next() else {
+            panic!("not an ACK frame");
+        };
+        let Some((id, index)) = paths.of_ack(SpaceId::Data, &frame)? else {
+            return Ok(None);
+        };
+        let outcome = paths.on_ack(now, index, SpaceId::Data, &frame, None, true)?;
+        Ok(Some((id, outcome)))
+    }
+
+    #[test]
+    fn an_acknowledgement_settles_packets_of_the_path_that_it_names() {
+        let (now, mut rng) = (Instant::now(), StdRng::seed_from_u64(1));
+        let mut paths = multipath(Side::Client);
+        open(&mut paths, 0);
+        let index = open(&mut paths, 1);
+        let (path, controller) = paths.with_controller(index).unwrap();
+        let number = path.next_number().unwrap().0;
+        assert_eq!(number, 0);
+        let (packet, resent) = (packet(now), Default::default());
+        let origin = PacketOrigin::Unscheduled;
+        path.on_packet_sent(now, packet, resent, origin, controller, &mut rng);
+        let later = now + Duration::from_millis(30);
+        assert!(ack(&mut paths, later, 0).is_err(), "nothing left on path 0");
+        assert!(
+            ack(&mut paths, later, 2).is_err(),
+            "path 2 was never opened"
+        );
+        let (id, outcome) = ack(&mut paths, later, 1).unwrap().unwrap();
+        let sample = outcome.and_then(|outcome| outcome.rtt_sample);
+        assert_eq!((id, sample), (PathId(1), Some(later - now)));
+        let acked = paths.take_acked();
+        assert_eq!(acked.len(), 1);
+        paths.reuse_acked(acked);
+        assert_eq!(ack(&mut paths, later, 1), Ok(Some((PathId(1), None))));
+        let (mut rng, mut events) = (StdRng::seed_from_u64(1), Default::default());
+        let code = crate::PathErrorCode::NO_ERROR;
+        paths.abandon(later, PathId(1), code, true, &mut rng, &mut events);
+        assert_eq!(ack(&mut paths, later, 1), Ok(None), "it is ignored");
+    }
+
+    #[test]
+    fn a_timeout_finds_its_path_only_while_that_is_open() {
+        let now = Instant::now();
+        let mut paths = multipath(Side::Client);
+        let index = open(&mut paths, 0);
+        let facts = TimerFacts {
+            max_ack_delay: Duration::ZERO,
+            confirmed: true,
+            keep_alive: Some(Duration::from_secs(1)),
+            elsewhere: false,
+            asks: false,
+            expected: super::super::Expected {
+                streams: false,
+                credit: false,
+                idle_timeout: None,
+            },
+        };
+        let later = now + Duration::from_secs(2);
+        assert!(paths.on_timeout(later, None, PathId(1), facts).is_none());
+        let (found, outcome) = paths.on_timeout(later, None, PathId::ZERO, facts).unwrap();
+        assert!(found == index && outcome.kept_alive);
+        assert!(paths.at(index).unwrap().has_ping());
+    }
+}

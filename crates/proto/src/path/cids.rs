@@ -291,3 +291,89 @@ impl Paths {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mpquic_sched_core::Side;
+    use rand::SeedableRng;
+
+    use super::super::set::tests::{multipath, open, tuple};
+    use super::*;
+
+    fn cids(events: &EndpointEvents) -> Vec<ConnectionId> {
+        let added = events.iter().filter_map(|event| match event {
+            EndpointEvent::AddCid(cid) => Some(*cid),
+            _ => None,
+        });
+        added.collect()
+    }
+
+    #[test]
+    fn an_open_path_gets_what_the_peer_takes_and_those_ahead_one_each() {
+        let (mut rng, mut events) = (StdRng::seed_from_u64(1), EndpointEvents::new());
+        let mut paths = multipath(Side::Server);
+        open(&mut paths, 0);
+        let peer = TransportParameters {
+            active_connection_id_limit: 3,
+            ..TransportParameters::default()
+        };
+        assert_eq!(paths.set_peer(&peer, &mut events), Ok(()));
+        paths.issue_cids(&mut rng, &mut events);
+        // Path 0 has that of the handshake; three more are allowed.
+        assert_eq!(cids(&events).len() as u64, 2 + 3 * ISSUED_AHEAD);
+        events.clear();
+        paths.issue_cids(&mut rng, &mut events);
+        assert_eq!(cids(&events), [], "nothing is missing");
+        let frame = RetireConnectionId {
+            path: Some(0),
+            sequence: 0,
+        };
+        // What is in use, by which the frame came, is not retired; another one is, and replaced.
+        let other = ConnectionId::new(&[9; 8]);
+        let handshake = ConnectionId::new(&[7; 8]);
+        let refused = paths.on_retire_cid(&frame, &handshake, &mut rng, &mut events);
+        assert!(refused.is_err());
+        let retired = paths.on_retire_cid(&frame, &other, &mut rng, &mut events);
+        assert_eq!(retired, Ok(()));
+        assert_eq!(events[0], EndpointEvent::RetireCid(handshake));
+        assert_eq!(cids(&events).len(), 1);
+        // PATH_CIDS_BLOCKED: the next one has number 4.
+        for (next, taken) in [(4, true), (5, false)] {
+            let result = paths.on_cids_blocked(0, next, &mut rng, &mut events);
+            assert_eq!(result.is_ok(), taken);
+        }
+    }
+
+    #[test]
+    fn the_endpoint_hears_of_the_tokens_of_connection_ids_in_use() {
+        let mut events = EndpointEvents::new();
+        let mut paths = multipath(Side::Client);
+        open(&mut paths, 0);
+        let peer = TransportParameters {
+            stateless_reset_token: Some([5; 16]),
+            ..TransportParameters::default()
+        };
+        assert_eq!(paths.set_peer(&peer, &mut events), Ok(()));
+        let remote = tuple().remote;
+        assert_eq!(events, [EndpointEvent::AddResetToken(remote, [5; 16])]);
+        events.clear();
+        let frame = |path, sequence, byte: u8| NewConnectionId {
+            path: Some(path),
+            sequence,
+            retire_prior_to: sequence,
+            id: ConnectionId::new(&[byte; 8]),
+            reset_token: [byte; 16],
+        };
+        // The first for path 1 makes it available, the next does not.
+        assert_eq!(paths.on_new_cid(&frame(1, 0, 1), &mut events), Ok(true));
+        assert_eq!(paths.on_new_cid(&frame(1, 1, 2), &mut events), Ok(false));
+        assert!(events.is_empty(), "neither is in use");
+        // One that retires the one in use takes its place.
+        assert_eq!(paths.on_new_cid(&frame(0, 1, 3), &mut events), Ok(false));
+        let changed = [
+            EndpointEvent::RemoveResetToken(remote, [5; 16]),
+            EndpointEvent::AddResetToken(remote, [3; 16]),
+        ];
+        assert_eq!(events, changed);
+    }
+}

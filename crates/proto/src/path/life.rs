@@ -321,3 +321,140 @@ impl Paths {
         self.issue_cids(rng, events);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::super::set::tests::{multipath, open as open_path, tuple};
+    use super::*;
+    use crate::events::EndpointEvent;
+    use crate::limits;
+
+    fn from(port: u16) -> FourTuple {
+        let mut tuple = tuple();
+        tuple.local.set_port(port);
+        tuple
+    }
+
+    #[test]
+    fn a_path_is_opened_once_the_peer_has_issued_a_connection_id_for_it() {
+        let (now, mut rng) = (Instant::now(), StdRng::seed_from_u64(1));
+        let mut events = EndpointEvents::new();
+        let mut paths = multipath(Side::Client);
+        open_path(&mut paths, 0);
+        let missing = Err(PathError::NoCidAvailable { path: PathId(1) });
+        let mut open = |paths: &mut Paths, port| paths.open(now, from(port), &mut rng, &mut events);
+        assert_eq!(open(&mut paths, 2), missing);
+        paths.know_cid(1);
+        let (id, index) = open(&mut paths, 2).unwrap();
+        assert_eq!((id, index.get(), paths.open_count()), (PathId(1), 1, 2));
+        let path = paths.at(index).unwrap();
+        assert!(!path.is_validated() && path.probe_due(now, || true).is_some());
+        assert_eq!(
+            paths
+                .remote_cid(id, super::super::Addresses::Current)
+                .unwrap()[0],
+            1
+        );
+        // The endpoint knows by which token the peer resets the path, and which connection IDs lead here.
+        let token = EndpointEvent::AddResetToken(tuple().remote, [1; 16]);
+        assert!(events.contains(&token));
+        let cids = |event: &&EndpointEvent| matches!(event, EndpointEvent::AddCid(_));
+        assert!(events.iter().filter(cids).count() > 2);
+    }
+
+    #[test]
+    fn a_server_accepts_what_a_client_opens_and_not_the_other_way_round() {
+        let (now, mut rng) = (Instant::now(), StdRng::seed_from_u64(1));
+        let mut events = EndpointEvents::new();
+        for (side, accepts) in [(Side::Server, true), (Side::Client, false)] {
+            let mut paths = multipath(side);
+            open_path(&mut paths, 0);
+            let mut arrival = DatagramMeta::new(now, from(2), None);
+            arrival.bytes = 1200;
+            let index = paths.accept(PathId(1), &arrival, 50, &mut rng, &mut events);
+            assert_eq!(index.is_some(), accepts);
+            let Some(path) = index.and_then(|index| paths.at(index)) else {
+                continue;
+            };
+            // RFC 9000 section 8.1: three times the packet, as the rest of the datagram is counted with its packets.
+            assert_eq!((path.tuple(), path.send_limit()), (from(2), 150));
+        }
+    }
+
+    #[test]
+    fn a_known_address_gets_an_initial_window_ahead_of_its_validation_once() {
+        let (now, mut rng) = (Instant::now(), StdRng::seed_from_u64(1));
+        let mut events = EndpointEvents::new();
+        let mut paths = multipath(Side::Server);
+        open_path(&mut paths, 0);
+        paths.know_addresses(&[tuple().remote.ip()]);
+        let arrival = DatagramMeta::new(now, from(2), None);
+        let limits = [1, 2].map(|id| {
+            let index = paths.accept(PathId(id), &arrival, 0, &mut rng, &mut events);
+            paths.at(index.unwrap()).unwrap().send_limit()
+        });
+        assert!(limits[0] >= 10 * 1200 && limits[1] == 0, "{limits:?}");
+    }
+
+    #[test]
+    fn an_abandoned_path_is_remembered_until_there_is_no_room_for_it() {
+        let (now, mut rng) = (Instant::now(), StdRng::seed_from_u64(1));
+        let mut events = EndpointEvents::new();
+        let mut paths = multipath(Side::Server);
+        open_path(&mut paths, 0);
+        let index = open_path(&mut paths, 1);
+        let code = PathErrorCode::NO_ERROR;
+        let abandoned = paths.abandon(now, PathId(1), code, true, &mut rng, &mut events);
+        assert_eq!(abandoned.last, Some((index, tuple())));
+        assert_eq!((abandoned.discarded, paths.open_count()), (None, 1));
+        assert!(events.contains(&EndpointEvent::RemoveResetToken(tuple().remote, [1; 16])));
+        assert!(matches!(
+            paths.state(PathId(1)),
+            PathState::Abandoned(Some(_))
+        ));
+        let meaning = paths.on_peer_abandons(now, 1, true);
+        assert_eq!(meaning, Ok(PeerAbandons::Nothing));
+        for id in 2..=limits::MAX_ABANDONED_PATHS as u32 {
+            let abandoned = paths.abandon(now, PathId(id), code, true, &mut rng, &mut events);
+            assert!(abandoned.last.is_none() && abandoned.discarded.is_none());
+        }
+        let last = PathId(limits::MAX_ABANDONED_PATHS as u32 + 1);
+        let abandoned = paths.abandon(now, last, code, true, &mut rng, &mut events);
+        assert_eq!(abandoned.discarded, Some(PathId(1)));
+        assert!(matches!(paths.state(PathId(1)), PathState::Abandoned(None)));
+    }
+
+    #[test]
+    fn a_peer_that_abandons_the_last_path_ends_the_connection() {
+        let now = Instant::now();
+        let mut paths = multipath(Side::Client);
+        open_path(&mut paths, 0);
+        let last = paths.on_peer_abandons(now, 0, true);
+        assert_eq!(last, Ok(PeerAbandons::LastPath(PathId::ZERO)));
+        open_path(&mut paths, 1);
+        for (confirmed, refused) in [(true, false), (false, true)] {
+            let path = paths.on_peer_abandons(now, 1, confirmed);
+            assert_eq!(path, Ok(PeerAbandons::Path(PathId(1))));
+            assert_eq!(paths.was_early_refused(), refused);
+        }
+        let unused = paths.on_peer_abandons(now, 2, true);
+        assert_eq!(unused, Ok(PeerAbandons::Path(PathId(2))));
+        assert!(paths.on_peer_abandons(now, 1 << 20, true).is_err());
+    }
+
+    #[test]
+    fn the_status_of_a_path_is_known_before_it_opens() {
+        let mut paths = multipath(Side::Client);
+        let index = open_path(&mut paths, 0);
+        let backup = PathStatus::Backup;
+        assert_eq!(paths.on_status(1, backup, 0), Ok(None));
+        let other = open_path(&mut paths, 1);
+        let status = paths.at(other).map(|path| path.status().effective());
+        assert_eq!(status, Some(backup));
+        let news = Some((PathId::ZERO, index, backup));
+        assert_eq!(paths.on_status(0, backup, 7), Ok(news));
+        assert_eq!(paths.on_status(0, PathStatus::Available, 7), Ok(None));
+    }
+}

@@ -438,7 +438,110 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
+    use super::super::set::tests::{multipath, open, tuple};
     use super::*;
+    use crate::space::{AckPolicy, ReceivedPacket};
+
+    fn from(local: u16, remote: u16) -> FourTuple {
+        let mut tuple = tuple();
+        tuple.local.set_port(local);
+        tuple.remote.set_port(remote);
+        tuple
+    }
+
+    fn receive(paths: &mut Paths, now: Instant, pn: u64) {
+        let path = paths.get_mut(PathId::ZERO).unwrap();
+        path.on_packet_received(&ReceivedPacket {
+            now,
+            received: now,
+            pn,
+            ack_eliciting: true,
+            ecn: None,
+            policy: AckPolicy::new(std::time::Duration::ZERO),
+            immediate: false,
+        });
+    }
+
+    /// RFC 9000 section 9.3: the newest packet, from elsewhere.
+    #[test]
+    fn a_server_follows_its_client_and_goes_back_if_nobody_answers_there() {
+        let (mut now, mut events) = (Instant::now(), EndpointEvents::new());
+        let mut paths = multipath(Side::Server);
+        let index = open(&mut paths, 0);
+        paths.know_other_cid(0, 1);
+        (0..3).for_each(|pn| receive(&mut paths, now, pn));
+        let moved = DatagramMeta::new(now, from(1, 9), None);
+        let mut follow = |paths: &mut Paths, arrival, number| {
+            paths.follow_peer(arrival, PathId::ZERO, number, &mut events)
+        };
+        assert_eq!(follow(&mut paths, &moved, 1), None, "an old packet");
+        let stays = DatagramMeta::new(now, tuple(), None);
+        assert_eq!(follow(&mut paths, &stays, 2), None);
+        assert_eq!(follow(&mut paths, &moved, 2), Some(index));
+        assert_eq!(paths.open_one(PathId::ZERO).unwrap().tuple(), from(1, 9));
+        assert_eq!(paths.settle_move(now, index), None, "nothing is proven");
+        // The challenge is never answered.
+        let mut outcome = ChallengeOutcome::Waiting;
+        while outcome == ChallengeOutcome::Waiting {
+            now += paths.largest_pto();
+            outcome = paths.on_challenge_timeout(now, index, &mut events);
+        }
+        assert_eq!(outcome, ChallengeOutcome::WentBack);
+        assert_eq!(paths.open_one(PathId::ZERO).unwrap().tuple(), tuple());
+        let key = paths.settle_move(now, index);
+        assert_eq!(key, Some((PathId::ZERO, tuple().key())));
+    }
+
+    #[test]
+    fn a_client_follows_nobody_and_moves_if_it_has_a_connection_id_for_it() {
+        let (now, mut events) = (Instant::now(), EndpointEvents::new());
+        let mut paths = multipath(Side::Client);
+        let index = open(&mut paths, 0);
+        receive(&mut paths, now, 0);
+        let arrival = DatagramMeta::new(now, from(1, 9), None);
+        let follows = paths.follow_peer(&arrival, PathId::ZERO, 0, &mut events);
+        assert_eq!(follows, None);
+        let to = from(8, 2).local;
+        let mut migrate = |paths: &mut Paths, local, returns| {
+            paths.move_to(now, PathId::ZERO, local, returns, &mut events)
+        };
+        assert_eq!(migrate(&mut paths, tuple().local, true), Ok(None));
+        let missing = Err(PathError::NoCidAvailable { path: PathId::ZERO });
+        assert_eq!(migrate(&mut paths, to, true), missing);
+        paths.know_other_cid(0, 1);
+        assert_eq!(migrate(&mut paths, to, true), Ok(Some(index)));
+        assert_eq!(paths.open_one(PathId::ZERO).unwrap().tuple().local, to);
+        // The address that it had is gone, and there is no other path: the same connection ID is better than none.
+        let mut alone = multipath(Side::Client);
+        let index = open(&mut alone, 0);
+        assert_eq!(migrate(&mut alone, to, false), Ok(Some(index)));
+        let mut several = multipath(Side::Client);
+        open(&mut several, 0);
+        open(&mut several, 1);
+        assert_eq!(migrate(&mut several, to, false), missing);
+        let mut forbidden = multipath(Side::Client);
+        open(&mut forbidden, 0);
+        forbidden.peer.forbids_migration = true;
+        let disabled = Err(PathError::MigrationDisabled);
+        assert_eq!(migrate(&mut forbidden, to, true), disabled);
+    }
+
+    #[test]
+    fn datagrams_come_from_addresses_that_are_known_or_allowed() {
+        let elsewhere = [from(1, 9), from(9, 2)];
+        let taken = |side, follows| {
+            let mut paths = multipath(side);
+            open(&mut paths, 0);
+            paths.follow_peer_if(follows);
+            assert!(paths.takes_from(&tuple()));
+            elsewhere.map(|tuple| paths.takes_from(&tuple))
+        };
+        // A client's own address may change; servers do not move.
+        assert_eq!(taken(Side::Client, true), [false, true]);
+        assert_eq!(taken(Side::Server, true), [true, true]);
+        // One that forbids its clients to move may have told them a preferred address of its own.
+        assert_eq!(taken(Side::Server, false), [false, true]);
+    }
 
     #[test]
     fn a_server_directs_its_client_to_nobody_that_it_could_not_reach_itself() {

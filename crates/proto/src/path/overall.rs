@@ -56,6 +56,12 @@ impl Paths {
         })
     }
 
+    /// Whether data can go on this path and on no other.
+    pub(crate) fn is_only_usable(&self, index: PathIndex) -> bool {
+        let validated = self.at(index).is_some_and(Path::is_validated);
+        validated && !self.has_other_usable(index)
+    }
+
     /// The paths that a scheduler is offered: available before backup, healthy before suspect, and validated before the
     /// rest. Never empty on a connection that lives.
     pub(crate) fn best(&self) -> PathSet {

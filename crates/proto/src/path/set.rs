@@ -613,6 +613,33 @@ pub(super) mod tests {
         Paths::new(setup, &mut StdRng::seed_from_u64(1))
     }
 
+    /// The same for a connection that negotiated multipath.
+    pub(in crate::path) fn multipath(side: Side) -> Paths {
+        let mut config = TransportConfig::default();
+        config.max_paths(4);
+        let mut paths = with_config(side, config);
+        paths.start_multipath(Some(100));
+        paths
+    }
+
+    impl Paths {
+        /// The peer issues a connection ID for a path.
+        pub(in crate::path) fn know_cid(&mut self, id: u32) {
+            let cid = ConnectionId::new(&[id as u8; 8]);
+            let cids = &mut self.remote_cids;
+            assert!(cids.on_new(PathId(id), 0, 0, cid, [id as u8; 16]).is_ok());
+        }
+
+        /// The peer issues a connection ID with this sequence number for other addresses of a path.
+        pub(in crate::path) fn know_other_cid(&mut self, id: u32, sequence: u8) {
+            let cid = ConnectionId::new(&[100 + sequence; 8]);
+            let token = [100 + sequence; 16];
+            let cids = &mut self.remote_cids;
+            let known = cids.on_new(PathId(id), sequence.into(), 0, cid, token);
+            assert!(known.is_ok());
+        }
+    }
+
     pub(in crate::path) fn tuple() -> FourTuple {
         FourTuple {
             local: "192.0.2.1:1".parse().unwrap(),
@@ -626,10 +653,8 @@ pub(super) mod tests {
         let index = path.index;
         paths.enter(Instant::now(), path);
         if id > 0 {
-            let cid = ConnectionId::new(&[id as u8; 8]);
-            let cids = &mut paths.remote_cids;
-            assert!(cids.on_new(PathId(id), 0, 0, cid, [id as u8; 16]).is_ok());
-            assert!(cids.activate(PathId(id)).is_some());
+            paths.know_cid(id);
+            assert!(paths.remote_cids.activate(PathId(id)).is_some());
         }
         index
     }
