@@ -79,6 +79,41 @@ impl Connection {
             .export_keying_material(output, label, context)
     }
 
+    /// Whether this connection sends, or has sent, early data (0-RTT): a client that resumes a session,
+    /// if its TLS configuration enables early data and the server's ticket allows it. On servers,
+    /// whether early data was accepted.
+    ///
+    /// A client can open streams and write to them from the start then. What it writes before the
+    /// handshake is complete can be read by the server twice and more: whoever recorded the packets can
+    /// send them again, to the same server or to another one of the same service. Write only what does
+    /// no harm when it is repeated (RFC 9001 section 9.2).
+    pub fn has_0rtt(&self) -> bool {
+        self.handshake.early_data().is_used()
+    }
+
+    /// Whether the server has accepted early data. On clients, false until the handshake is complete.
+    pub fn accepted_0rtt(&self) -> bool {
+        self.handshake.early_data().is_accepted()
+    }
+
+    /// Whether the server has rejected this client's early data. Streams that were opened before
+    /// [`Event::Connected`](crate::Event::Connected) are gone then, with all that was written to them, and so are
+    /// datagrams; their IDs are given to the streams that are opened from then on.
+    pub fn rejected_0rtt(&self) -> bool {
+        self.handshake.early_data().is_rejected()
+    }
+
+    /// On servers, whether data of this stream came in 0-RTT packets, so that it may be a repetition of
+    /// what another connection brought before. False once the stream was read to its end.
+    pub fn is_0rtt(&self, id: StreamId) -> bool {
+        self.has_0rtt() && self.data.streams().is_early(id)
+    }
+
+    /// Whether the TLS session is one of an earlier connection. False until the handshake data is known.
+    pub fn is_resumed(&self) -> bool {
+        self.handshake.session().is_resumed()
+    }
+
     /// Starts a key update (RFC 9001 section 6). Does nothing if one is in progress or if it is too
     /// early.
     //= specs/rfc9001.txt#section-6.1

@@ -1,57 +1,26 @@
 //! What the progress of the handshake means for the rest of the connection: parameters, confirmation, the extension
-//! negotiated, early data taken or not.
+//! negotiated, early data taken or not; and a client's race over several addresses.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use mpquic_sched_core::{ConnectionId, PathUpdateKind, Side, StreamId, TransportErrorCode};
+use mpquic_sched_core::{ConnectionId, PathUpdateKind, Side, TransportErrorCode};
+use rand::rngs::StdRng;
 
+use super::race::{Race, Setup, by_memory};
 use super::{Connection, Event};
 use crate::config::PathStart;
 use crate::events::{DatagramMeta, EndpointEvent};
-use crate::handshake::Progress;
+use crate::handshake::{Attempt, Progress, Refused, Tries};
+use crate::ids::Transmit;
+use crate::memory::Memory;
+use crate::path::Path;
 use crate::space::SpaceId;
-use crate::transport_parameters::TransportParameters;
-use crate::{FourTuple, Observation, Parameters, PathEvent, PathId, TransportError};
+use crate::{
+    ConnectError, ConnectionError, FourTuple, Observation, Parameters, PathEvent, PathId,
+    TransportError,
+};
 
-/// What the application may ask.
-impl Connection {
-    /// Whether this connection sends, or has sent, early data (0-RTT): a client that resumes a session,
-    /// if its TLS configuration enables early data and the server's ticket allows it. On servers,
-    /// whether early data was accepted.
-    ///
-    /// A client can open streams and write to them from the start then. What it writes before the
-    /// handshake is complete can be read by the server twice and more: whoever recorded the packets can
-    /// send them again, to the same server or to another one of the same service. Write only what does
-    /// no harm when it is repeated (RFC 9001 section 9.2).
-    pub fn has_0rtt(&self) -> bool {
-        self.handshake.early_data().is_used()
-    }
-
-    /// Whether the server has accepted early data. On clients, false until the handshake is complete.
-    pub fn accepted_0rtt(&self) -> bool {
-        self.handshake.early_data().is_accepted()
-    }
-
-    /// Whether the server has rejected this client's early data. Streams that were opened before
-    /// [`Event::Connected`](crate::Event::Connected) are gone then, with all that was written to them, and so are
-    /// datagrams; their IDs are given to the streams that are opened from then on.
-    pub fn rejected_0rtt(&self) -> bool {
-        self.handshake.early_data().is_rejected()
-    }
-
-    /// On servers, whether data of this stream came in 0-RTT packets, so that it may be a repetition of
-    /// what another connection brought before. False once the stream was read to its end.
-    pub fn is_0rtt(&self, id: StreamId) -> bool {
-        self.has_0rtt() && self.data.streams().is_early(id)
-    }
-
-    /// Whether the TLS session is one of an earlier connection. False until the handshake data is known.
-    pub fn is_resumed(&self) -> bool {
-        self.handshake.session().is_resumed()
-    }
-}
-
-/// What came.
 impl Connection {
     /// A CRYPTO frame.
     pub(crate) fn on_crypto(
@@ -86,7 +55,19 @@ impl Connection {
             self.data.start_over(&self.config);
         }
         if let Some(peer) = parameters {
-            self.on_parameters(now, *peer)?;
+            //= specs/rfc9000.txt#section-7.4.1
+            //# The client MUST use the server's new values in the handshake instead; if the server does
+            //# not provide new values, the default values are used.
+            self.peer = *peer;
+            self.paths.set_peer(&self.peer, &mut self.endpoint_events)?;
+            self.data.set_peer_params(&self.peer);
+            if self.peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
+                let seed = self.paths.reset_token(&self.handshake.scid());
+                self.quic_bit.start(seed);
+            }
+            let parameters = Parameters::of(&self.peer, true);
+            self.watch.note(now, Observation::Parameters(parameters));
+            self.events.push_back(Event::HandshakeDataReady);
         }
         // RFC 10069: used once the handshake is complete, if both sides sent initial_max_path_id. A server that issues
         // connection IDs before that does so in packets that its client cannot read earlier.
@@ -104,30 +85,6 @@ impl Connection {
         if decryptable {
             self.retry_undecryptable(now);
         }
-        Ok(())
-    }
-
-    /// The peer's transport parameters are known.
-    fn on_parameters(
-        &mut self,
-        now: Instant,
-        peer: TransportParameters,
-    ) -> Result<(), TransportError> {
-        if peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
-            let seed = self.paths.reset_token(&self.handshake.scid());
-            self.quic_bit.start(seed);
-        }
-        //= specs/rfc9000.txt#section-7.4.1
-        //# The client MUST use the server's new values in the handshake instead; if the server does
-        //# not provide new values, the default values are used.
-        self.peer = peer;
-        self.paths.set_peer(&self.peer, &mut self.endpoint_events)?;
-        self.data.set_peer_params(&self.peer);
-        self.watch.note(
-            now,
-            Observation::Parameters(Parameters::of(&self.peer, true)),
-        );
-        self.events.push_back(Event::HandshakeDataReady);
         Ok(())
     }
 
@@ -153,7 +110,8 @@ impl Connection {
         if self.side == Side::Server {
             self.endpoint_events
                 .push_back(EndpointEvent::HandshakeComplete);
-            self.on_address_proven(now, PathId::ZERO);
+            let proven = self.paths.get(PathId::ZERO).map(Path::tuple);
+            self.handshake.on_address_proven(now, &mut self.rng, proven);
             // RFC 9001 section 4.1.2: for a server, complete is confirmed.
             self.confirm_handshake(now);
         }
@@ -185,14 +143,6 @@ impl Connection {
         self.paths.try_preferred_address(now);
     }
 
-    /// The client has proven to receive at the address that this path uses.
-    pub(crate) fn on_address_proven(&mut self, now: Instant, id: PathId) {
-        if let Some(path) = self.paths.get(id) {
-            let ip = path.tuple().remote.ip();
-            self.handshake.on_address_proven(now, &mut self.rng, ip);
-        }
-    }
-
     /// A Retry came for our ID `dcid`.
     pub(crate) fn on_retry(
         &mut self,
@@ -208,7 +158,9 @@ impl Connection {
             return;
         }
         // The token proves the address that the Retry came to, and no other one.
-        self.on_server_heard(arrival.now, &arrival.tuple);
+        if let Some(tuple) = self.handshake.on_answer(arrival.now, &arrival.tuple) {
+            self.paths.begin_on(tuple);
+        }
         //= specs/rfc9000.txt#section-17.2.5.2
         //# The client MUST NOT change the Source Connection ID because the server could include the
         //# connection ID as part of its token validation logic; see Section 8.1.4.
@@ -232,11 +184,103 @@ impl Connection {
             }
         }
     }
+}
 
-    /// The server's first answer, or one of its later ones, came to this address.
-    pub(crate) fn on_server_heard(&mut self, now: Instant, to: &FourTuple) {
-        if let Some(tuple) = self.handshake.on_answer(now, to) {
-            self.paths.begin_on(tuple);
+/// A client's race.
+impl Connection {
+    /// Starts a connection from the first local to the first remote address of `tuples`, and races the others against it.
+    pub(crate) fn connect(
+        setup: Setup<'_>,
+        tuples: &[FourTuple],
+        rng: StdRng,
+        memory: &Arc<Memory>,
+    ) -> Result<Self, ConnectError> {
+        let tuples = by_memory(&setup, tuples);
+        let mut tries = Tries::new(&tuples);
+        let first = tries.take().ok_or(ConnectError::NoAddress)?;
+        let mut this = Self::new_client(&setup, first[0], rng)?;
+        this.share(memory);
+        if let Some(race) = setup.config.race.filter(|_| tuples.len() > 1) {
+            let attempt = Attempt::new(setup.now, &first, &race);
+            this.handshake.set_attempt(Some(Box::new(attempt)));
+            this.race = Some(Box::new(Race::new(setup, tries, &race, memory)));
         }
+        Ok(this)
+    }
+
+    /// Ends the race before it is decided: the connection goes on from the address that it began on, and no further
+    /// attempts are made. For applications that are about to send early data, which belongs to one attempt.
+    pub fn end_race(&mut self) {
+        if let Some(attempt) = self.handshake.attempt_mut() {
+            attempt.end();
+        }
+        if let Some(race) = &mut self.race {
+            race.end();
+        }
+    }
+
+    /// The system refuses to send from this address to that one, for a reason that will not pass at once, such as an
+    /// unreachable network. `why` is the reason in words. Matters only while the connection begins: it does so on the other
+    /// addresses then.
+    pub fn handle_send_error(&mut self, now: Instant, network_path: FourTuple, why: &str) {
+        let attempt = self.handshake.attempt_mut();
+        let Some(attempt) = attempt.filter(|_| self.state.is_handshaking()) else {
+            return self.settle_race(now);
+        };
+        match attempt.refuse(&network_path, why) {
+            Refused::Nothing => {}
+            Refused::GoOn(next) => self.paths.begin_on(next),
+            Refused::All => self.end(now, Some(ConnectionError::TimedOut)),
+        }
+        if let Some(race) = &mut self.race {
+            race.handle_send_error(now, network_path, why);
+        }
+        self.settle_race(now);
+    }
+
+    /// Copies that are due, and what the other attempts have to send.
+    #[inline(never)]
+    pub(crate) fn transmit_race(
+        &mut self,
+        now: Instant,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let race = self.race.as_mut();
+        if let Some(farewell) = race.and_then(|race| race.next_farewell(buf)) {
+            return Some(farewell);
+        }
+        let attempt = self.handshake.attempt_mut();
+        if let Some(attempt) = attempt.filter(|_| self.state.is_alive())
+            && let Some(copy) = attempt.poll_transmit(now, buf)
+        {
+            self.totals.sent_datagrams += 1;
+            self.totals.sent_bytes += copy.size as u64;
+            return Some(copy);
+        }
+        self.with_race(|race, own| race.poll_transmit(own, now, max_datagrams, buf))?
+    }
+
+    /// Something may have happened to one of the attempts.
+    pub(super) fn settle_race(&mut self, now: Instant) {
+        self.with_race(|race, own| race.settle(own, now));
+        // Until then, the other addresses may be needed.
+        if self.handshake.is_confirmed() {
+            self.race = self.race.take().filter(|race| race.has_farewells());
+            if self.race.is_none() {
+                self.handshake.set_attempt(None);
+            }
+        }
+    }
+
+    /// The race, and the attempt that the connection is: another one may take its place.
+    pub(super) fn with_race<T>(
+        &mut self,
+        step: impl FnOnce(&mut Race, &mut Self) -> T,
+    ) -> Option<T> {
+        let mut race = self.race.take()?;
+        let outcome = step(&mut race, self);
+        self.race = Some(race);
+        Some(outcome)
     }
 }

@@ -403,7 +403,8 @@ impl Connection {
             return;
         };
         if proof != Proof::Nothing {
-            self.on_address_proven(now, id);
+            let proven = self.paths.get(id).map(Path::tuple);
+            self.handshake.on_address_proven(now, &mut self.rng, proven);
         }
         match proof {
             Proof::Nothing => {}

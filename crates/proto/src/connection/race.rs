@@ -16,12 +16,12 @@ use super::{Connection, Event};
 use crate::cid::ResetKey;
 use crate::closing::CloseFrame;
 use crate::events::EndpointEvent;
-use crate::handshake::{Attempt, Refused, Tries};
+use crate::handshake::{Attempt, Tries};
 use crate::memory::Memory;
 use crate::packet::{Invariant, MAX_CID_LEN, parse_invariant};
 use crate::path::{Epoch, memory_key};
 use crate::{
-    ClientConfig, ConnectError, ConnectionError, EndpointConfig, FailedAttempt, FourTuple, PathId,
+    ClientConfig, ConnectionError, EndpointConfig, FailedAttempt, FourTuple, PathId, RaceConfig,
     Transmit, TransportError, limits,
 };
 
@@ -56,7 +56,7 @@ pub(crate) struct Setup<'a> {
 /// The pairs of addresses in the order in which they are tried. RFC 8305 section 4: those with the shortest round trips of
 /// earlier connections first, then those of which none is known, in the application's order. Without a race, that alone
 /// counts.
-fn by_memory(setup: &Setup<'_>, tuples: &[FourTuple]) -> Vec<FourTuple> {
+pub(super) fn by_memory(setup: &Setup<'_>, tuples: &[FourTuple]) -> Vec<FourTuple> {
     let mut ordered = tuples.to_vec();
     let memory = setup.config.transport.path_memory.as_ref();
     if let Some(memory) = memory.filter(|_| setup.config.race.is_some() && tuples.len() > 1) {
@@ -76,6 +76,53 @@ fn failed(attempt: &Connection) -> Vec<FailedAttempt> {
 }
 
 impl Race {
+    /// Of the attempts that a client may make beside its connection's own.
+    pub(super) fn new(
+        setup: Setup<'_>,
+        tries: Tries,
+        race: &RaceConfig,
+        memory: &Arc<Memory>,
+    ) -> Self {
+        // Packets of several attempts are told apart by connection ID.
+        let alone = setup.endpoint.cids.len() == 0;
+        Self {
+            others: (!alone).then(|| Others {
+                config: setup.config,
+                server_name: setup.server_name.to_owned(),
+                reset_key: Arc::clone(setup.reset_key),
+                memory: Arc::clone(memory),
+                delay: race.attempt_delay,
+                tries,
+                rivals: Vec::new(),
+            }),
+            farewells: VecDeque::new(),
+        }
+    }
+
+    /// Ends it: the connection goes on alone.
+    pub(super) fn end(&mut self) {
+        self.others = None;
+    }
+
+    /// Whether something is still to be sent for attempts that were given up.
+    pub(super) fn has_farewells(&self) -> bool {
+        !self.farewells.is_empty()
+    }
+
+    /// The next of it, written to the end of `buf`.
+    pub(super) fn next_farewell(&mut self, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let (transmit, datagram) = self.farewells.pop_front()?;
+        buf.extend_from_slice(&datagram);
+        Some(transmit)
+    }
+
+    /// The system refuses to send from this address to that one.
+    pub(super) fn handle_send_error(&mut self, now: Instant, network_path: FourTuple, why: &str) {
+        for rival in self.rivals() {
+            rival.handle_send_error(now, network_path, why);
+        }
+    }
+
     /// The attempts under way, beside the connection's own.
     fn rivals(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.others.iter_mut().flat_map(|others| &mut others.rivals)
@@ -206,7 +253,7 @@ impl Race {
     }
 
     /// Something has happened to one of the attempts.
-    fn settle(&mut self, own: &mut Connection, now: Instant) {
+    pub(super) fn settle(&mut self, own: &mut Connection, now: Instant) {
         self.take_events(own);
         self.drop_failed(own, now);
         let Some(others) = &mut self.others else {
@@ -340,125 +387,5 @@ impl Race {
                 *said = reason.clone();
             }
         }
-    }
-}
-
-impl Connection {
-    /// Starts a connection from the first local to the first remote address of `tuples`, and races the others against it.
-    pub(crate) fn connect(
-        setup: Setup<'_>,
-        tuples: &[FourTuple],
-        rng: StdRng,
-        memory: &Arc<Memory>,
-    ) -> Result<Self, ConnectError> {
-        let tuples = by_memory(&setup, tuples);
-        let mut tries = Tries::new(&tuples);
-        let first = tries.take().ok_or(ConnectError::NoAddress)?;
-        let mut this = Self::new_client(&setup, first[0], rng)?;
-        this.share(memory);
-        if let Some(race) = setup.config.race.filter(|_| tuples.len() > 1) {
-            let attempt = Attempt::new(setup.now, &first, &race);
-            this.handshake.set_attempt(Some(Box::new(attempt)));
-            // Packets of several attempts are told apart by connection ID.
-            let alone = setup.endpoint.cids.len() == 0;
-            let others = (!alone).then(|| Others {
-                config: setup.config,
-                server_name: setup.server_name.to_owned(),
-                reset_key: Arc::clone(setup.reset_key),
-                memory: Arc::clone(memory),
-                delay: race.attempt_delay,
-                tries,
-                rivals: Vec::new(),
-            });
-            this.race = Some(Box::new(Race {
-                others,
-                farewells: VecDeque::new(),
-            }));
-        }
-        Ok(this)
-    }
-
-    /// Ends the race before it is decided: the connection goes on from the address that it began on, and no further
-    /// attempts are made. For applications that are about to send early data, which belongs to one attempt.
-    pub fn end_race(&mut self) {
-        if let Some(attempt) = self.handshake.attempt_mut() {
-            attempt.end();
-        }
-        if let Some(race) = &mut self.race {
-            race.others = None;
-        }
-    }
-
-    /// The system refuses to send from this address to that one, for a reason that will not pass at once, such as an
-    /// unreachable network. `why` is the reason in words. Matters only while the connection begins: it does so on the other
-    /// addresses then.
-    pub fn handle_send_error(&mut self, now: Instant, network_path: FourTuple, why: &str) {
-        if self.handshake.attempt().is_none() {
-            return;
-        }
-        self.refuse_address(now, &network_path, why);
-        for rival in self.race.iter_mut().flat_map(|race| race.rivals()) {
-            rival.refuse_address(now, &network_path, why);
-        }
-        self.settle_race(now);
-    }
-
-    fn refuse_address(&mut self, now: Instant, tuple: &FourTuple, why: &str) {
-        let attempt = self.handshake.attempt_mut();
-        let Some(attempt) = attempt.filter(|_| self.state.is_handshaking()) else {
-            return;
-        };
-        match attempt.refuse(tuple, why) {
-            Refused::Nothing => {}
-            Refused::GoOn(next) => self.paths.begin_on(next),
-            Refused::All => self.end(now, Some(ConnectionError::TimedOut)),
-        }
-    }
-
-    /// Copies that are due, and what the other attempts have to send.
-    #[inline(never)]
-    pub(crate) fn transmit_race(
-        &mut self,
-        now: Instant,
-        max_datagrams: usize,
-        buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        let farewells = self.race.as_mut().map(|race| &mut race.farewells);
-        if let Some((transmit, datagram)) = farewells.and_then(VecDeque::pop_front) {
-            buf.extend_from_slice(&datagram);
-            return Some(transmit);
-        }
-        let attempt = self.handshake.attempt_mut();
-        if let Some(attempt) = attempt.filter(|_| self.state.is_alive())
-            && let Some(copy) = attempt.poll_transmit(now, buf)
-        {
-            self.totals.sent_datagrams += 1;
-            self.totals.sent_bytes += copy.size as u64;
-            return Some(copy);
-        }
-        self.with_race(|race, own| race.poll_transmit(own, now, max_datagrams, buf))?
-    }
-
-    /// Something may have happened to one of the attempts.
-    pub(super) fn settle_race(&mut self, now: Instant) {
-        self.with_race(|race, own| race.settle(own, now));
-        // Until then, the other addresses may be needed.
-        if self.handshake.is_confirmed() {
-            self.race = self.race.take().filter(|race| !race.farewells.is_empty());
-            if self.race.is_none() {
-                self.handshake.set_attempt(None);
-            }
-        }
-    }
-
-    /// The race, and the attempt that the connection is: another one may take its place.
-    pub(super) fn with_race<T>(
-        &mut self,
-        step: impl FnOnce(&mut Race, &mut Self) -> T,
-    ) -> Option<T> {
-        let mut race = self.race.take()?;
-        let outcome = step(&mut race, self);
-        self.race = Some(race);
-        Some(outcome)
     }
 }

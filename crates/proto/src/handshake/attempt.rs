@@ -150,3 +150,101 @@ impl Handshake {
         Some(answered.tuple)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn tuple(number: u8) -> FourTuple {
+        FourTuple {
+            local: ([10, 0, number, 1], 5000).into(),
+            remote: ([192, 0, 2, 1], 443).into(),
+        }
+    }
+
+    fn attempt(now: Instant, tuples: &[FourTuple]) -> Attempt {
+        Attempt::new(now, tuples, &RaceConfig::default())
+    }
+
+    fn copies(attempt: &mut Attempt, now: Instant) -> usize {
+        let mut buf = Vec::new();
+        std::iter::from_fn(|| attempt.poll_transmit(now, &mut buf)).count()
+    }
+
+    #[test]
+    fn it_counts_as_silent_by_what_was_measured_once_the_server_has_answered() {
+        let now = Instant::now();
+        let mut attempt = attempt(now, &[tuple(0), tuple(1)]);
+        // Until then, a round trip is a guess.
+        let round_trip = Some(400 * MS);
+        assert_eq!(attempt.silent_at(250 * MS, round_trip), now + 250 * MS);
+        attempt.copies.answer(&tuple(1)).unwrap();
+        assert_eq!(attempt.silent_at(250 * MS, round_trip), now + 600 * MS);
+        assert_eq!(attempt.silent_at(250 * MS, Some(MS)), now + 250 * MS);
+        assert_eq!(attempt.silent_at(250 * MS, None), now + 250 * MS);
+    }
+
+    #[test]
+    fn it_splits_once_into_the_addresses_that_were_not_answered() {
+        let now = Instant::now();
+        let mut attempts = attempt(now, &[tuple(0), tuple(1), tuple(2)]);
+        assert!(attempts.may_split());
+        attempts.copies.answer(&tuple(1)).unwrap();
+        assert_eq!(attempts.split().as_slice(), [tuple(0), tuple(2)]);
+        assert!(!attempts.may_split() && attempts.split().is_empty());
+        assert!(!attempt(now, &[tuple(0)]).may_split(), "of one");
+    }
+
+    #[test]
+    fn what_leaves_after_the_answer_is_copied_only_if_that_may_help() {
+        let now = Instant::now();
+        let mut attempt = attempt(now, &[tuple(0), tuple(1)]);
+        attempt.copy(now, 0, None, b"a", false);
+        assert_eq!(copies(&mut attempt, now), 1);
+        attempt.copies.answer(&tuple(0)).unwrap();
+        attempt.copy(now, 1, None, b"b", false);
+        assert_eq!(copies(&mut attempt, now), 0);
+        attempt.copy(now, 2, None, b"c", true);
+        assert_eq!(copies(&mut attempt, now), 1);
+        attempt.copy(now, 3, None, b"d", true);
+        attempt.end();
+        attempt.copy(now, 4, None, b"e", true);
+        assert_eq!((copies(&mut attempt, now), attempt.timer()), (0, None));
+        assert!(!attempt.may_split());
+    }
+
+    #[test]
+    fn it_goes_on_from_the_next_address_until_none_is_left_and_says_why() {
+        let now = Instant::now();
+        let mut attempt = attempt(now, &[tuple(0), tuple(1), tuple(2)]);
+        assert_eq!(attempt.refuse(&tuple(1), "down"), Refused::Nothing);
+        assert_eq!(
+            attempt.refuse(&tuple(0), "no route"),
+            Refused::GoOn(tuple(2))
+        );
+        let reasons = |attempt: &Attempt, reason: Option<&ConnectionError>| {
+            let failed = attempt.failed(reason).into_iter();
+            failed.map(|failed| failed.reason).collect::<Vec<_>>()
+        };
+        let not_sent = |why: &str| AttemptError::NotSent(why.into());
+        let timed_out = Some(&ConnectionError::TimedOut);
+        assert_eq!(
+            reasons(&attempt, timed_out),
+            [
+                not_sent("no route"),
+                not_sent("down"),
+                AttemptError::NoAnswer
+            ]
+        );
+        attempt.copies.answer(&tuple(2)).unwrap();
+        assert_eq!(reasons(&attempt, timed_out)[2], AttemptError::FellSilent);
+        let reset = ConnectionError::Reset;
+        assert_eq!(
+            reasons(&attempt, Some(&reset))[2],
+            AttemptError::Ended(Box::new(reset.clone()))
+        );
+        assert_eq!(attempt.refuse(&tuple(2), "gone"), Refused::All);
+    }
+}

@@ -11,12 +11,13 @@ mod session;
 mod sessions;
 mod spaces;
 mod start;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod tokens;
 mod tries;
 mod undecryptable;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -45,7 +46,7 @@ use crate::packet::Version;
 use crate::space::{PacketSpace, SpaceId};
 use crate::token::{AddressTokens, SharedTokenStore};
 use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
-use crate::{PathId, TransportError};
+use crate::{FourTuple, PathId, TransportError};
 
 /// Changes of what a half-open connection keeps that the endpoint does not hear of.
 const MEMORY_STEP: usize = 1024;
@@ -413,9 +414,16 @@ impl Handshake {
         }
     }
 
-    /// On servers: the client receives at this address.
-    pub(crate) fn on_address_proven(&mut self, now: Instant, rng: &mut StdRng, ip: IpAddr) {
-        self.tokens.on_proven(now, rng, ip);
+    /// On servers: the client receives where a path leads.
+    pub(crate) fn on_address_proven(
+        &mut self,
+        now: Instant,
+        rng: &mut StdRng,
+        path: Option<FourTuple>,
+    ) {
+        if let Some(path) = path {
+            self.tokens.on_proven(now, rng, path.remote.ip());
+        }
     }
 
     /// A NEW_TOKEN frame.

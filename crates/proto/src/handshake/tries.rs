@@ -101,3 +101,65 @@ fn by_server(tuples: &[FourTuple]) -> VecDeque<Vec<FourTuple>> {
     }
     servers
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(local: u8, server: u8) -> FourTuple {
+        FourTuple {
+            local: ([10, 0, local, 1], 5000).into(),
+            remote: ([192, 0, 2, server], 443).into(),
+        }
+    }
+
+    fn failed(network_path: FourTuple, reason: AttemptError) -> FailedAttempt {
+        FailedAttempt {
+            network_path,
+            reason,
+        }
+    }
+
+    #[test]
+    fn servers_have_their_turn_in_the_order_in_which_they_are_named_each_pair_once() {
+        let pairs = [tuple(0, 1), tuple(0, 2), tuple(1, 1), tuple(0, 1)];
+        let mut tries = Tries::new(&pairs);
+        let first = tries.take().unwrap();
+        assert_eq!(first, [tuple(0, 1), tuple(1, 1)]);
+        tries.put_back(first.clone());
+        assert_eq!(tries.take(), Some(first));
+        assert!(tries.any_left());
+        assert_eq!(tries.take().unwrap(), [tuple(0, 2)]);
+        assert!(!tries.any_left() && tries.take().is_none());
+    }
+
+    #[test]
+    fn of_each_pair_the_attempt_counts_that_tells_the_most() {
+        let mut tries = Tries::new(&[tuple(0, 1), tuple(0, 2), tuple(0, 3)]);
+        assert_eq!(tries.reason(), None);
+        let first = tries.take().unwrap()[0];
+        tries.on_failed(vec![failed(first, AttemptError::FellSilent)]);
+        tries.on_failed(vec![failed(first, AttemptError::NoAnswer)]);
+        let second = tries.take().unwrap()[0];
+        let reset = AttemptError::Ended(Box::new(ConnectionError::Reset));
+        tries.on_failed(vec![failed(second, reset.clone())]);
+        tries.end();
+        assert!(!tries.any_left());
+        let expected = [
+            failed(first, AttemptError::FellSilent),
+            failed(second, reset),
+            failed(tuple(0, 3), AttemptError::NotTried),
+        ];
+        let reason = tries.reason();
+        assert_eq!(reason, Some(ConnectionError::Unreachable(expected.into())));
+    }
+
+    #[test]
+    fn the_only_server_there_is_has_the_last_word() {
+        let mut tries = Tries::new(&[tuple(0, 1), tuple(1, 1)]);
+        let reset = AttemptError::Ended(Box::new(ConnectionError::Reset));
+        tries.on_failed(vec![failed(tuple(0, 1), AttemptError::NoAnswer)]);
+        tries.on_failed(vec![failed(tuple(1, 1), reset)]);
+        assert_eq!(tries.reason(), Some(ConnectionError::Reset));
+    }
+}

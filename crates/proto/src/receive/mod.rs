@@ -212,8 +212,8 @@ impl Connection {
             Some(false) => {}
             None => return,
         }
-        if self.handshake.attempt().is_some() {
-            self.on_server_heard(now, &arrival.tuple);
+        if let Some(tuple) = self.handshake.on_answer(now, &arrival.tuple) {
+            self.paths.begin_on(tuple);
         }
         //= specs/rfc9000.txt#section-12.3
         //# A receiver MUST discard a newly unprotected packet unless it is certain that it has not
