@@ -122,7 +122,6 @@ impl Connection {
 
     /// Nothing more is sent or decrypted: what was kept for that goes. What was received can still be read.
     fn release_memory(&mut self) {
-        self.counted = None;
         self.handshake.on_closed();
         self.data.streams_mut().on_closed();
         for path in self.paths.iter_mut() {

@@ -1,10 +1,9 @@
 //! What the progress of the handshake means for the rest of the connection: parameters, confirmation, the extension
 //! negotiated, early data taken or not; and a client's race over several addresses.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use mpquic_sched_core::{ConnectionId, PathUpdateKind, Side, TransportErrorCode};
+use mpquic_sched_core::{ConnectionId, PathUpdateKind, Side};
 use rand::rngs::StdRng;
 
 use super::race::{Race, Setup, by_memory};
@@ -13,7 +12,6 @@ use crate::config::PathStart;
 use crate::events::{DatagramMeta, EndpointEvent};
 use crate::handshake::{Attempt, Progress, Refused, Tries};
 use crate::ids::Transmit;
-use crate::memory::Memory;
 use crate::path::Path;
 use crate::space::SpaceId;
 use crate::{
@@ -63,7 +61,7 @@ impl Connection {
             self.data.set_peer_params(&self.peer);
             if self.peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
                 let seed = self.paths.reset_token(&self.handshake.scid());
-                self.quic_bit.start(seed);
+                self.handshake.grease_quic_bit(seed);
             }
             let parameters = Parameters::of(&self.peer, true);
             self.watch.note(now, Observation::Parameters(parameters));
@@ -90,20 +88,8 @@ impl Connection {
 
     /// TLS is complete (RFC 9001 section 4.1.1).
     fn on_handshake_complete(&mut self, now: Instant) -> Result<(), TransportError> {
-        if let Some(counted) = &mut self.counted
-            && !counted.enter()
-        {
-            //= specs/rfc9000.txt#section-5.2.2
-            //# If a server refuses to accept a new connection, it SHOULD send an Initial packet
-            //# containing a CONNECTION_CLOSE frame with error code CONNECTION_REFUSED.
-            // Others were faster, while the handshake was under way.
-            return Err(TransportError::new(
-                TransportErrorCode::CONNECTION_REFUSED,
-                "too many connections",
-            ));
-        }
+        self.handshake.complete()?;
         self.state.establish();
-        self.handshake.complete();
         self.events.push_back(Event::Connected);
         self.watch.note(now, Observation::HandshakeComplete);
         self.paths.start_multipath(self.peer.initial_max_path_id);
@@ -193,17 +179,15 @@ impl Connection {
         setup: Setup<'_>,
         tuples: &[FourTuple],
         rng: StdRng,
-        memory: &Arc<Memory>,
     ) -> Result<Self, ConnectError> {
         let tuples = by_memory(&setup, tuples);
         let mut tries = Tries::new(&tuples);
         let first = tries.take().ok_or(ConnectError::NoAddress)?;
         let mut this = Self::new_client(&setup, first[0], rng)?;
-        this.share(memory);
         if let Some(race) = setup.config.race.filter(|_| tuples.len() > 1) {
             let attempt = Attempt::new(setup.now, &first, &race);
             this.handshake.set_attempt(Some(Box::new(attempt)));
-            this.race = Some(Box::new(Race::new(setup, tries, &race, memory)));
+            this.race = Some(Box::new(Race::new(setup, tries, &race)));
         }
         Ok(this)
     }

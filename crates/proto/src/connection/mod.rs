@@ -29,7 +29,7 @@ use crate::forecast::ReceiveRate;
 use crate::handshake::{AddressProof, Ends, FirstFlight, Handshake, Session};
 use crate::memory::Memory;
 use crate::observe::{Started, Watch};
-use crate::packet::{QuicBit, Version};
+use crate::packet::Version;
 use crate::path::{ACK_DELAY_EXPONENT, AckFrequency, Paths, PathsSetup};
 use crate::shards::Counted;
 use crate::stream::Streams;
@@ -62,12 +62,9 @@ pub struct Connection {
     pub(crate) handshake: Handshake,
     /// On clients with several addresses to begin on, until the handshake is confirmed: the other attempts.
     pub(crate) race: Option<Box<Race>>,
-    /// On servers: its place among the complete connections.
-    pub(crate) counted: Option<Box<Counted>>,
     pub(crate) paths: Paths,
     pub(crate) data: DataPlane,
     pub(crate) peer: TransportParameters,
-    pub(crate) quic_bit: QuicBit,
     /// When a packet was last received, or the first ack-eliciting one sent after that.
     pub(crate) idle_since: Instant,
     pub(crate) eliciting_since_received: bool,
@@ -102,7 +99,7 @@ impl Connection {
         //# This Destination Connection ID MUST be at least 8 bytes in length.
         let dcid = CidGenerator::new(8.max(endpoint.cids.len())).generate(&mut rng);
         let version = config.version;
-        let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
+        let mut parameters = local_parameters(&config.transport, endpoint, scid, &mut rng);
         // RFC 9368 section 3: what the server may turn this first flight into. TLS is bound to the version that it began
         // with, so that is nothing else.
         parameters.version_information =
@@ -143,6 +140,7 @@ impl Connection {
             this.peer = remembered;
             this.data.set_peer_params(&this.peer);
         }
+        this.data.share(setup.memory);
         Ok(this)
     }
 
@@ -155,10 +153,12 @@ impl Connection {
         mut rng: StdRng,
         reset_key: Arc<ResetKey>,
         tokens: &Arc<AddressTokens>,
+        memory: &Arc<Memory>,
+        counted: Counted,
     ) -> Result<Self, TransportError> {
         let cid_generator = endpoint.cids.clone();
         let scid = cid_generator.generate(&mut rng);
-        let mut parameters = Self::parameters(&config.transport, endpoint, scid, &mut rng);
+        let mut parameters = local_parameters(&config.transport, endpoint, scid, &mut rng);
         //= specs/rfc9000.txt#section-7.3
         //# A server includes the Destination Connection ID field from the first Initial packet it
         //# received from the client in the original_destination_connection_id transport parameter; if
@@ -206,6 +206,8 @@ impl Connection {
         this.handshake.set_deadline(Some(deadline));
         let first = config.validation_tokens.sent;
         this.handshake.give_tokens(tokens, first);
+        this.handshake.count(counted);
+        this.data.share(memory);
         if attempt.proof.is_valid()
             && let Some(path) = this.paths.get_mut(PathId::ZERO)
         {
@@ -272,11 +274,9 @@ impl Connection {
             state: State::new(),
             handshake,
             race: None,
-            counted: None,
             paths,
             data,
             peer: TransportParameters::default(),
-            quic_bit: QuicBit::default(),
             idle_since: now,
             eliciting_since_received: false,
             rest_at: None,
@@ -290,80 +290,25 @@ impl Connection {
         }
     }
 
-    /// It counts among the connections of its server once it is complete.
-    pub(crate) fn count(&mut self, counted: Counted) {
-        self.counted = Some(Box::new(counted));
-    }
-
-    /// What it holds counts for this memory from now on.
-    pub(crate) fn share(&mut self, memory: &Arc<Memory>) {
-        self.data.share(memory);
-    }
-
-    fn parameters(
-        config: &TransportConfig,
-        endpoint: &EndpointConfig,
-        scid: ConnectionId,
-        rng: &mut StdRng,
-    ) -> TransportParameters {
-        let streams = Streams::local_params(config);
-        TransportParameters {
-            max_idle_timeout_ms: config
-                .max_idle_timeout
-                .map_or(0, |timeout| timeout.as_millis().min(1 << 60) as u64),
-            max_udp_payload_size: endpoint.max_udp_payload_size.into(),
-            initial_max_data: streams.max_data,
-            initial_max_stream_data_bidi_local: streams.max_stream_data_bidi_local,
-            initial_max_stream_data_bidi_remote: streams.max_stream_data_bidi_remote,
-            initial_max_stream_data_uni: streams.max_stream_data_uni,
-            initial_max_streams_bidi: streams.max_streams_bidi,
-            initial_max_streams_uni: streams.max_streams_uni,
-            ack_delay_exponent: ACK_DELAY_EXPONENT,
-            max_ack_delay_ms: config.max_ack_delay.as_millis() as u64,
-            active_connection_id_limit: crate::limits::ACTIVE_CONNECTION_ID_LIMIT,
-            initial_source_connection_id: Some(scid),
-            max_datagram_frame_size: Datagrams::local_max_frame_size(config),
-            min_ack_delay_us: Some(AckFrequency::min_ack_delay_us(config.max_ack_delay)),
-            initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
-            grease_quic_bit: endpoint.grease_quic_bit,
-            grease: Some(Grease::new(rng)),
-            ..TransportParameters::default()
-        }
-    }
-
     /// What the endpoint must know; drain it before each transmit, so that no connection ID is
     /// told to the peer before it is routed.
     pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
         if self.endpoint_events.is_empty() {
             return None;
         }
-        self.pop_endpoint_event()
-    }
-
-    /// Apart from the rest: connection IDs come and go seldom.
-    #[cold]
-    #[inline(never)]
-    fn pop_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        self.endpoint_events.pop_front()
+        take_event(&mut self.endpoint_events)
     }
 
     /// What the application may want to know.
     pub fn poll(&mut self) -> Option<Event> {
         if !self.events.is_empty() {
-            return self.pop_event();
+            return take_event(&mut self.events);
         }
         let closed = self.is_closed();
         if let Some(event) = self.data.poll_event(closed) {
             return Some(Event::Stream(event));
         }
         (!closed && self.data.poll_unblocked()).then_some(Event::DatagramsUnblocked)
-    }
-
-    /// Apart from the rest: most events are of streams, and those wait elsewhere.
-    #[cold]
-    #[inline(never)]
-    fn pop_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
     }
 
     /// Takes in a datagram from the endpoint, or several that came together.
@@ -393,11 +338,6 @@ impl Connection {
             self.endpoint_events
                 .push_back(EndpointEvent::HandshakeBytes(bytes));
         }
-    }
-
-    /// Whether any packet of the peer was decrypted: if not, what came was no client's Initial.
-    pub(crate) fn has_received(&self) -> bool {
-        self.handshake.is_heard()
     }
 
     /// The version of QUIC.
@@ -438,4 +378,44 @@ impl std::fmt::Debug for Connection {
             .field("scid", &self.handshake.scid())
             .finish_non_exhaustive()
     }
+}
+
+/// What this side says of itself, whichever it is.
+fn local_parameters(
+    config: &TransportConfig,
+    endpoint: &EndpointConfig,
+    scid: ConnectionId,
+    rng: &mut StdRng,
+) -> TransportParameters {
+    let streams = Streams::local_params(config);
+    TransportParameters {
+        max_idle_timeout_ms: config
+            .max_idle_timeout
+            .map_or(0, |timeout| timeout.as_millis().min(1 << 60) as u64),
+        max_udp_payload_size: endpoint.max_udp_payload_size.into(),
+        initial_max_data: streams.max_data,
+        initial_max_stream_data_bidi_local: streams.max_stream_data_bidi_local,
+        initial_max_stream_data_bidi_remote: streams.max_stream_data_bidi_remote,
+        initial_max_stream_data_uni: streams.max_stream_data_uni,
+        initial_max_streams_bidi: streams.max_streams_bidi,
+        initial_max_streams_uni: streams.max_streams_uni,
+        ack_delay_exponent: ACK_DELAY_EXPONENT,
+        max_ack_delay_ms: config.max_ack_delay.as_millis() as u64,
+        active_connection_id_limit: crate::limits::ACTIVE_CONNECTION_ID_LIMIT,
+        initial_source_connection_id: Some(scid),
+        max_datagram_frame_size: Datagrams::local_max_frame_size(config),
+        min_ack_delay_us: Some(AckFrequency::min_ack_delay_us(config.max_ack_delay)),
+        initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
+        grease_quic_bit: endpoint.grease_quic_bit,
+        grease: Some(Grease::new(rng)),
+        ..TransportParameters::default()
+    }
+}
+
+/// Apart from the rest: connection IDs come and go seldom, and most of what an application hears of are streams, whose events
+/// wait elsewhere.
+#[cold]
+#[inline(never)]
+fn take_event<T>(events: &mut VecDeque<T>) -> Option<T> {
+    events.pop_front()
 }

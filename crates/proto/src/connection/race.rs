@@ -51,6 +51,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) endpoint: &'a Arc<EndpointConfig>,
     pub(crate) server_name: &'a str,
     pub(crate) reset_key: &'a Arc<ResetKey>,
+    /// What it holds counts for this memory.
+    pub(crate) memory: &'a Arc<Memory>,
 }
 
 /// The pairs of addresses in the order in which they are tried. RFC 8305 section 4: those with the shortest round trips of
@@ -77,12 +79,7 @@ fn failed(attempt: &Connection) -> Vec<FailedAttempt> {
 
 impl Race {
     /// Of the attempts that a client may make beside its connection's own.
-    pub(super) fn new(
-        setup: Setup<'_>,
-        tries: Tries,
-        race: &RaceConfig,
-        memory: &Arc<Memory>,
-    ) -> Self {
+    pub(super) fn new(setup: Setup<'_>, tries: Tries, race: &RaceConfig) -> Self {
         // Packets of several attempts are told apart by connection ID.
         let alone = setup.endpoint.cids.len() == 0;
         Self {
@@ -90,7 +87,7 @@ impl Race {
                 config: setup.config,
                 server_name: setup.server_name.to_owned(),
                 reset_key: Arc::clone(setup.reset_key),
-                memory: Arc::clone(memory),
+                memory: Arc::clone(setup.memory),
                 delay: race.attempt_delay,
                 tries,
                 rivals: Vec::new(),
@@ -225,12 +222,12 @@ impl Race {
             endpoint: &own.endpoint_config,
             server_name: &others.server_name,
             reset_key: &others.reset_key,
+            memory: &others.memory,
         };
         let race = others.config.race.unwrap_or_default();
         tracing::debug!(path = %tuples[0], addresses = tuples.len(), "one more attempt to connect");
         match Connection::new_client(&setup, tuples[0], rng) {
             Ok(mut rival) => {
-                rival.share(&others.memory);
                 let attempt = Attempt::new(now, &tuples, &race);
                 rival.handshake.set_attempt(Some(Box::new(attempt)));
                 // It counts from the first attempt.

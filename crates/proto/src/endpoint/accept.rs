@@ -216,20 +216,19 @@ impl AcceptJob {
         //# A server MUST set the Destination Connection ID it uses for sending packets based on the
         //# first received Initial packet.
         let attempt = incoming.attempt();
-        let connection =
-            Connection::new_server(now, &server, &endpoint, &attempt, rng, reset_key, &tokens);
+        let counted = Counted::new(&census, &server, incoming.network_path.remote);
+        let connection = Connection::new_server(
+            now, &server, &endpoint, &attempt, rng, reset_key, &tokens, &memory, counted,
+        );
         let result = match connection {
             Ok(mut connection) => {
-                connection.share(&memory);
-                let remote = incoming.network_path.remote;
-                connection.count(Counted::new(&census, &server, remote));
                 connection.handle_event(ConnectionEvent::single(
                     now,
                     incoming.network_path,
                     incoming.ecn,
                     std::mem::take(&mut incoming.datagram),
                 ));
-                if connection.is_closed() || !connection.has_received() {
+                if connection.is_closed() || !connection.handshake.is_heard() {
                     let mut answer = Vec::new();
                     let _ = connection.poll_transmit(now, 1, &mut answer);
                     let cause = connection.lost_reason().cloned();

@@ -460,8 +460,9 @@ impl Endpoint {
             endpoint: &self.config,
             server_name,
             reset_key: &self.reset_key,
+            memory: &self.memory,
         };
-        let mut connection = Connection::connect(setup, network_paths, rng, &self.memory)?;
+        let mut connection = Connection::connect(setup, network_paths, rng)?;
         let handle = self.register(None);
         self.take_events(handle, &mut connection);
         Ok((handle, connection))

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
 use rand::rngs::StdRng;
 
 pub(crate) use attempt::{Attempt, Refused};
@@ -42,7 +42,8 @@ use crate::crypto::OneRttKeys;
 use crate::events::DatagramMeta;
 use crate::frame::writer::FrameWriter;
 use crate::frame::{AckFrame, Frame, SentFrame};
-use crate::packet::Version;
+use crate::packet::{QuicBit, Version};
+use crate::shards::Counted;
 use crate::space::{PacketSpace, SpaceId};
 use crate::token::{AddressTokens, SharedTokenStore};
 use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
@@ -71,6 +72,10 @@ pub(crate) struct Handshake {
     /// On clients: goes into all Initial packets. Of a Retry packet, or of an earlier connection.
     initial_token: Bytes,
     tokens: Tokens,
+    /// On servers: the connection's place among those that are complete.
+    counted: Option<Box<Counted>>,
+    /// Of the packets that this side sends.
+    quic_bit: QuicBit,
     /// On clients with several addresses to begin on, until the handshake is confirmed.
     attempt: Option<Box<Attempt>>,
     /// When it must be complete.
@@ -116,6 +121,8 @@ impl Handshake {
             retry_source: None,
             initial_token: Bytes::new(),
             tokens: Tokens::default(),
+            counted: None,
+            quic_bit: QuicBit::default(),
             attempt: None,
             deadline: None,
             memory_told: 0,
@@ -150,6 +157,11 @@ impl Handshake {
         if self.version == Version::V1 {
             self.tokens.give(tokens, first);
         }
+    }
+
+    /// On servers: it has a place among the connections that are complete, if there is one left by then.
+    pub(crate) fn count(&mut self, counted: Counted) {
+        self.counted = Some(Box::new(counted));
     }
 
     /// A client that resumes a session, if TLS lets it send early data: offers it. Returns the server's limits of the
@@ -336,7 +348,23 @@ impl Handshake {
     }
 
     /// It is complete.
-    pub(crate) fn complete(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// If there are too many connections.
+    pub(crate) fn complete(&mut self) -> Result<(), TransportError> {
+        if let Some(counted) = &mut self.counted
+            && !counted.enter()
+        {
+            //= specs/rfc9000.txt#section-5.2.2
+            //# If a server refuses to accept a new connection, it SHOULD send an Initial packet
+            //# containing a CONNECTION_CLOSE frame with error code CONNECTION_REFUSED.
+            // Others were faster, while the handshake was under way.
+            return Err(TransportError::new(
+                TransportErrorCode::CONNECTION_REFUSED,
+                "too many connections",
+            ));
+        }
         self.deadline = None;
         //= specs/rfc9000.txt#section-19.20
         //# Servers MUST NOT send a HANDSHAKE_DONE frame before completing the handshake.
@@ -344,6 +372,18 @@ impl Handshake {
         //# The server MUST send a HANDSHAKE_DONE frame as soon as the handshake is
         //# complete.
         self.done_pending = self.side == Side::Server;
+        Ok(())
+    }
+
+    /// The peer takes either value of the QUIC bit (RFC 9287 section 3.1). `seed`: known to no observer.
+    pub(crate) fn grease_quic_bit(&mut self, seed: [u8; 16]) {
+        self.quic_bit.start(seed);
+    }
+
+    /// Gives the first byte of a packet, whose header is not yet protected, its QUIC bit.
+    #[inline]
+    pub(crate) fn draw_quic_bit(&mut self, first: &mut u8) {
+        self.quic_bit.apply(first);
     }
 
     /// HANDSHAKE_DONE came. Whether it confirms the handshake.
@@ -533,6 +573,7 @@ impl Handshake {
 
     /// The connection is over.
     pub(crate) fn on_closed(&mut self) {
+        self.counted = None;
         self.undecryptable.clear();
     }
 }

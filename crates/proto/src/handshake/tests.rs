@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{ConnectionId, TransportErrorCode};
+use mpquic_sched_core::ConnectionId;
 use rand::SeedableRng;
 
 use super::*;
@@ -163,7 +163,7 @@ fn it_is_complete_after_a_round_trip_and_a_half_and_tells_each_thing_once() {
         [Some(cid(2)), Some(cid(1))]
     );
     // The server is to say so, until that is acknowledged.
-    pair.server.complete();
+    pair.server.complete().unwrap();
     pair.server.confirm();
     for _ in 0..2 {
         assert!(pair.server.can_send_control());

@@ -65,7 +65,7 @@ impl Connection {
             });
         }
         if let Some(first) = buf.get_mut(packet.start) {
-            self.quic_bit.apply(first);
+            self.handshake.draw_quic_bit(first);
         }
         let nonce_path = self.paths.nonce_path(id);
         if let Err(error) = protect(&mut self.handshake, spec.space, nonce_path, packet, buf) {

@@ -98,7 +98,7 @@ fn beyond_the_limits() {
 #[test]
 fn beyond_the_memory() {
     let mut pair = ready();
-    pair.s().share(&Arc::new(Memory::new(0, 0)));
+    pair.s().data.share(&Arc::new(Memory::new(0, 0)));
     let dcid = forge::original_dcid(pair.c());
     for piece in 0..200 {
         // All but the first byte, so that nothing can be read.
