@@ -1,6 +1,7 @@
 //! The life of a connection and its end (RFC 9000 section 10): the states, who is to be told, why it ended, what remains.
 
 mod frame;
+mod idle;
 mod remains;
 
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{PathIndex, PathSet};
 
 pub(crate) use frame::CloseFrame;
+pub(crate) use idle::IdleTimer;
 pub use remains::Remains;
 
 use crate::ConnectionError;

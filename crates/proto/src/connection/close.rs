@@ -138,6 +138,6 @@ impl Connection {
         }
         let alone = self.paths.open_count() == 1;
         let only = self.paths.iter().next().filter(|_| alone);
-        self.state.remains(self.idle_since, only.map(Path::rtt))
+        self.state.remains(self.idle.since(), only.map(Path::rtt))
     }
 }

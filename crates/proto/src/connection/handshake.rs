@@ -57,6 +57,7 @@ impl Connection {
             //# The client MUST use the server's new values in the handshake instead; if the server does
             //# not provide new values, the default values are used.
             self.peer = *peer;
+            self.idle.set_peer(self.peer.max_idle_timeout_ms);
             self.paths.set_peer(&self.peer, &mut self.endpoint_events)?;
             self.data.set_peer_params(&self.peer);
             if self.peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {

@@ -18,10 +18,9 @@ use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
 pub(crate) use race::{Race, Setup};
-pub(crate) use timers::REST;
 
 use crate::cid::{CidGenerator, ResetKey};
-use crate::closing::State;
+use crate::closing::{IdleTimer, State};
 use crate::data::DataPlane;
 use crate::datagram::Datagrams;
 use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent};
@@ -65,11 +64,7 @@ pub struct Connection {
     pub(crate) paths: Paths,
     pub(crate) data: DataPlane,
     pub(crate) peer: TransportParameters,
-    /// When a packet was last received, or the first ack-eliciting one sent after that.
-    pub(crate) idle_since: Instant,
-    pub(crate) eliciting_since_received: bool,
-    /// When to see whether the connection is at rest and needs less memory; none while it is.
-    pub(crate) rest_at: Option<Instant>,
+    pub(crate) idle: IdleTimer,
     /// When the next look at the peer's pace is due, if it has to keep one.
     pub(crate) pace_at: Option<Instant>,
     pub(crate) events: VecDeque<Event>,
@@ -137,6 +132,7 @@ impl Connection {
         };
         this.watch.on_start(now, started, &parameters);
         if let Some(remembered) = this.handshake.offer_early_data() {
+            this.idle.set_peer(remembered.max_idle_timeout_ms);
             this.peer = remembered;
             this.data.set_peer_params(&this.peer);
         }
@@ -277,9 +273,7 @@ impl Connection {
             paths,
             data,
             peer: TransportParameters::default(),
-            idle_since: now,
-            eliciting_since_received: false,
-            rest_at: None,
+            idle: IdleTimer::new(now, config.max_idle_timeout),
             pace_at: config.min_rate.map(|(_, period)| now + period),
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),

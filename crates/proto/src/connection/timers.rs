@@ -1,7 +1,7 @@
 //! When the connection wakes up and what it does then: idle, loss, probe, acknowledgement, validation, discard.
 //! Derived from the parts' state on each call, so no timer can be orphaned.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mpquic_sched_core::Side;
 
@@ -14,12 +14,6 @@ use crate::recovery::earlier;
 use crate::space::{PacketSpace, SpaceId};
 use crate::{ConnectionError, PathErrorCode, PathId};
 
-/// The longest idle timeout that three PTOs ask for in place of a shorter one that was negotiated.
-const MAX_IDLE_OF_PTO: Duration = Duration::from_secs(30);
-
-/// A connection that received nothing for this long is at rest.
-pub(crate) const REST: Duration = Duration::from_secs(1);
-
 impl Connection {
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
@@ -29,7 +23,7 @@ impl Connection {
         if let Some(until) = self.state.timer() {
             return Some(until);
         }
-        let mut next = self.rest_at;
+        let mut next = self.idle.rest_timer();
         if self.handshake.has_timers() {
             next = earlier(next, self.handshake_timeout());
         }
@@ -50,11 +44,7 @@ impl Connection {
             let elsewhere = path.is_suspect() && self.paths.has_other_usable(path.index);
             next = path.next_timeout(self.timer_facts(elsewhere), next);
         }
-        // Hardly ever the next: worked out only if not even its least could come later.
-        match (self.idle_timeout(), next) {
-            (Some(timeout), Some(next)) if next <= self.idle_since + timeout => Some(next),
-            _ => earlier(next, self.idle_deadline()),
-        }
+        self.idle.earlier(next, || self.paths.largest_pto())
     }
 
     /// The next of the timers that only a handshake has. Apart from the rest, as most of a connection's life is after it.
@@ -75,7 +65,7 @@ impl Connection {
             rtt: path.rtt(),
             pto_count: path.pto_count(),
             at_limit: path.is_at_limit(),
-            idle_since: self.idle_since,
+            idle_since: self.idle.since(),
         })
     }
 
@@ -109,14 +99,14 @@ impl Connection {
             }
             return;
         }
-        let late = |at: Instant| at <= now;
         if self.handshake.is_late(now) {
             if let Some(race) = &mut self.race {
                 race.on_late(now);
             }
             return self.end(now, Some(ConnectionError::TimedOut));
         }
-        if self.idle_deadline().is_some_and(late) {
+        let idle = self.idle.deadline(|| self.paths.largest_pto());
+        if idle.is_some_and(|at| at <= now) {
             // RFC 9000 section 10.1: silently.
             self.end(now, Some(ConnectionError::TimedOut));
             return;
@@ -146,15 +136,9 @@ impl Connection {
     /// A connection at rest gives back the memory that a transfer's buffers are kept for: the next transfer
     /// allocates them anew.
     fn rest(&mut self, now: Instant) {
-        if self.rest_at.is_none_or(|at| at > now) {
+        if !self.idle.is_at_rest(now) {
             return;
         }
-        let due = self.idle_since + REST;
-        if now < due {
-            self.rest_at = Some(due);
-            return;
-        }
-        self.rest_at = None;
         self.data.shrink();
         self.events.shrink_to_fit();
         self.endpoint_events.shrink_to_fit();
@@ -176,7 +160,7 @@ impl Connection {
     /// Only clients ask for data and credit that do not come: servers have no NAT that forgets them, and know no new
     /// address of their peer to ask at.
     fn timer_facts(&self, elsewhere: bool) -> TimerFacts {
-        let idle_timeout = self.idle_timeout();
+        let idle_timeout = self.idle.timeout();
         let client = self.side == Side::Client;
         let waits = client && self.data.streams().is_limited();
         //= specs/rfc9000.txt#section-4.1
@@ -292,29 +276,9 @@ impl Connection {
         {
             path.on_handshake_pto();
             // If nothing is in flight, the next deadline counts from what a client sends now.
-            self.eliciting_since_received |= self.handshake.on_pto();
-        }
-    }
-
-    /// RFC 9000 section 10.1: the smaller of both sides' timeouts, at least three PTOs.
-    fn idle_deadline(&self) -> Option<Instant> {
-        let timeout = self.idle_timeout()?;
-        //= specs/rfc9000.txt#section-10.1
-        //# To avoid excessively small idle timeout periods, endpoints MUST increase the idle
-        //# timeout period to be at least three times the current Probe Timeout (PTO).
-        // The PTO rests on RTT samples, which a peer can make as long as it likes by answering late.
-        let least = (3 * self.paths.largest_pto()).min(timeout.max(MAX_IDLE_OF_PTO));
-        Some(self.idle_since + timeout.max(least))
-    }
-
-    /// The smaller of both sides' idle timeouts.
-    fn idle_timeout(&self) -> Option<Duration> {
-        let local = self.config.max_idle_timeout;
-        let remote = (self.peer.max_idle_timeout_ms != 0)
-            .then(|| Duration::from_millis(self.peer.max_idle_timeout_ms));
-        match (local, remote) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+            if self.handshake.on_pto() {
+                self.idle.keep();
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ fn a_refusal_is_sent_again_ever_more_rarely() {
     // So is the same after its time.
     bench.now += Duration::from_secs(3);
     assert!(bench.incoming(&initial(1)).is_some());
-    assert_eq!(bench.endpoint.closed.len(), 0);
+    assert_eq!(bench.endpoint.refused.len(), 0);
 }
 
 //= specs/rfc9000.txt#section-10.2.1
@@ -106,7 +106,7 @@ fn a_flood_of_refusals_leaves_little() {
         let incoming = bench.incoming(&initial(n)).unwrap();
         let _ = bench.endpoint.refuse(incoming, &mut Vec::new());
     }
-    assert_eq!(bench.endpoint.closed.len(), limits::MAX_CLOSED_KEPT);
+    assert_eq!(bench.endpoint.refused.len(), limits::MAX_CLOSED_KEPT);
     assert_eq!(bench.endpoint.routes.sizes().0, limits::MAX_CLOSED_KEPT);
     // The newest are kept.
     assert!(bench.response(&initial(999)).is_some());

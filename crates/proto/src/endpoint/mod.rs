@@ -6,17 +6,17 @@ mod accept_tests;
 mod admission;
 #[cfg(test)]
 mod admission_tests;
-mod closed;
+mod closed_connections;
 mod early;
 mod event;
 mod half_open;
 mod incoming;
-mod late;
 mod line;
 mod negotiation;
 mod refusal;
-mod remains;
+mod refused;
 mod reset;
+mod retired_cids;
 mod retry;
 mod routes;
 mod table;
@@ -41,14 +41,14 @@ use rustls::pki_types::ServerName;
 use slab::Slab;
 
 use self::admission::FirstPacket;
-use self::closed::Closed;
+use self::closed_connections::Ends;
 use self::early::Early;
 use self::half_open::Share;
 use self::incoming::Waiting;
-use self::late::Late;
 use self::line::Line;
-use self::remains::Ends;
+use self::refused::Refused;
 use self::reset::AnswerRate;
+use self::retired_cids::RetiredCids;
 use self::routes::{Route, Routes};
 use crate::cid::{self, CidGenerator, ResetKey, ResetToken};
 use crate::closing::Remains;
@@ -84,8 +84,8 @@ pub struct Endpoint {
     /// Of those that wait, for a driver that takes them one by one.
     line: Option<Line>,
     early: Early,
-    closed: Closed,
-    late: Late,
+    refused: Refused,
+    retired_cids: RetiredCids,
     /// Closed connections that still answer late packets.
     ends: Ends,
     /// Beside those that wait.
@@ -141,8 +141,8 @@ impl Endpoint {
             waiting: Waiting::default(),
             line: None,
             early: Early::default(),
-            closed: Closed::default(),
-            late: Late::default(),
+            refused: Refused::default(),
+            retired_cids: RetiredCids::default(),
             ends: Ends::default(),
             half_open: HalfOpen::default(),
             memory: Arc::new(Memory::new(config.send_memory, config.receive_memory)),
@@ -314,13 +314,13 @@ impl Endpoint {
                     .buffer(index, now, network_path, ecn, &datagram);
                 return None;
             }
-            Some(Route::Late) => return None,
-            Some(Route::Closed(number)) => {
+            Some(Route::Retired) => return None,
+            Some(Route::Refused(number)) => {
                 let start = buf.len();
                 //= specs/rfc9000.txt#section-10.2.1
                 //# An endpoint in the closing state sends a packet containing a CONNECTION_CLOSE frame
                 //# in response to any incoming packet that it attributes to the connection.
-                let answered = self.closed.answer(number, datagram.len(), buf);
+                let answered = self.refused.answer(number, datagram.len(), buf);
                 return answered
                     .then(|| DatagramEvent::Response(answer_to(network_path, buf.len() - start)));
             }
@@ -518,10 +518,10 @@ impl Endpoint {
                 if let Some(at) = known.cids.iter().position(|other| *other == id) {
                     known.cids.swap_remove(at);
                     self.routes.remove(&id, Route::Connection(handle));
-                    if self.routes.add(id, Route::Late) {
-                        self.late.add(now, id);
+                    if self.routes.add(id, Route::Retired) {
+                        self.retired_cids.add(now, id);
                     }
-                    self.expire_late(now);
+                    self.expire_retired_cids(now);
                 }
             }
             EndpointEvent::AddResetToken(remote, token) => {
@@ -612,19 +612,19 @@ impl Endpoint {
     fn keep_answer(&mut self, now: Instant, incoming: &Incoming, answer: Vec<u8>) {
         if !answer.is_empty() {
             let dcid = incoming.dcid;
-            let number = self.closed.add(now, dcid, answer.into_boxed_slice());
-            self.routes.add(dcid, Route::Closed(number));
+            let number = self.refused.add(now, dcid, answer.into_boxed_slice());
+            self.routes.add(dcid, Route::Refused(number));
         }
-        self.expire_closed(now);
+        self.expire_refused(now);
     }
 
     /// Forgets the connection IDs whose time is over. Mostly there are none that will be forgotten.
     fn expire_routes(&mut self, now: Instant) {
-        if !self.closed.is_empty() {
-            self.expire_closed(now);
+        if !self.refused.is_empty() {
+            self.expire_refused(now);
         }
-        if !self.late.is_empty() {
-            self.expire_late(now);
+        if !self.retired_cids.is_empty() {
+            self.expire_retired_cids(now);
         }
     }
 
@@ -637,17 +637,17 @@ impl Endpoint {
 
     #[cold]
     #[inline(never)]
-    fn expire_late(&mut self, now: Instant) {
-        while let Some(dcid) = self.late.expire(now) {
-            self.routes.remove(&dcid, Route::Late);
+    fn expire_retired_cids(&mut self, now: Instant) {
+        while let Some(dcid) = self.retired_cids.expire(now) {
+            self.routes.remove(&dcid, Route::Retired);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn expire_closed(&mut self, now: Instant) {
-        while let Some((number, dcid)) = self.closed.expire(now) {
-            self.routes.remove(&dcid, Route::Closed(number));
+    fn expire_refused(&mut self, now: Instant) {
+        while let Some((number, dcid)) = self.refused.expire(now) {
+            self.routes.remove(&dcid, Route::Refused(number));
         }
     }
 

@@ -18,9 +18,9 @@ pub(super) enum Route {
     /// Index of one that waits to be accepted.
     Incoming(usize),
     /// Number of one that was closed before it began.
-    Closed(u64),
+    Refused(u64),
     /// Of what is over: dropped.
-    Late,
+    Retired,
 }
 
 /// The tables. Keys of the first are in part chosen by clients (original destination connection

@@ -108,7 +108,7 @@ impl Bench {
         assert_eq!(self.endpoint.waiting.len(), 0);
         assert_eq!(self.endpoint.waiting.bytes(), 0);
         // What was closed keeps its route for a while.
-        let closed = self.endpoint.closed.len();
+        let closed = self.endpoint.refused.len();
         assert!(self.endpoint.routes.sizes().0 <= closed && closed <= limits::MAX_CLOSED_KEPT);
     }
 }
@@ -683,7 +683,7 @@ proptest! {
                             }
                             // It was refused before.
                             DatagramEvent::Response(_) => {
-                                prop_assert!(!bench.endpoint.closed.is_empty());
+                                prop_assert!(!bench.endpoint.refused.is_empty());
                             }
                             DatagramEvent::ConnectionEvent(..)
                             | DatagramEvent::Forward(..)

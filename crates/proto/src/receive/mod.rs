@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{ConnectionId, Side};
 
 use crate::cid::is_reset;
-use crate::connection::{Connection, REST};
+use crate::connection::Connection;
 use crate::events::{DatagramMeta, EndpointEvent};
 use crate::frame::{Frame, FrameIter};
 use crate::handshake::Opened;
@@ -190,7 +190,12 @@ impl Connection {
         let (number, payload) = match self.handshake.open(ty, expected, pn_offset, bytes) {
             Opened::Packet(number, payload) => (number, payload),
             Opened::TooEarly => {
-                return self.keep_undecryptable(arrival, kept_with, PathId::ZERO, bytes);
+                if self.state.is_alive() {
+                    let zero = PathId::ZERO;
+                    self.handshake
+                        .keep_undecryptable(kept_with, zero, arrival, bytes);
+                }
+                return;
             }
             Opened::Undecryptable => return self.on_undecryptable(now, space),
             Opened::ReservedBits => {
@@ -291,7 +296,11 @@ impl Connection {
         //# complete.
         let ready = self.handshake.is_complete() || self.state.is_closing();
         if self.handshake.one_rtt().is_none() || !ready {
-            return self.keep_undecryptable(arrival, SpaceId::Data, id, bytes);
+            if self.state.is_alive() {
+                self.handshake
+                    .keep_undecryptable(SpaceId::Data, id, arrival, bytes);
+            }
+            return;
         }
         let nonce_path = self.paths.nonce_path(id);
         let expected = match self.paths.state(id) {
@@ -452,11 +461,7 @@ impl Connection {
     /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
     #[inline]
     fn on_authenticated<'a>(&mut self, now: Instant, packet: impl FnOnce() -> PacketReceived<'a>) {
-        self.idle_since = now;
-        if self.rest_at.is_none() {
-            self.rest_at = Some(now + REST);
-        }
-        self.eliciting_since_received = false;
+        self.idle.on_received(now);
         if self.watch.wants_packets() {
             self.watch.on_packet_received(&packet());
         }
@@ -467,19 +472,6 @@ impl Connection {
     fn on_undecryptable(&mut self, now: Instant, space: NumberSpace) {
         self.totals.undecryptable_packets += 1;
         self.watch.note(now, Observation::Undecryptable { space });
-    }
-
-    fn keep_undecryptable(
-        &mut self,
-        arrival: &DatagramMeta,
-        space_id: SpaceId,
-        path: PathId,
-        bytes: &[u8],
-    ) {
-        if self.state.is_alive() {
-            self.handshake
-                .keep_undecryptable(space_id, path, arrival, bytes);
-        }
     }
 
     /// New keys are there: tries again what came too early (RFC 9001 section 5.7).

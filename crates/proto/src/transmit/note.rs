@@ -36,10 +36,8 @@ impl Connection {
             return;
         }
         self.totals.sent_packets += 1;
-        if packet.ack_eliciting && !self.eliciting_since_received {
-            // RFC 9000 section 10.1: the first ack-eliciting packet after the last one received.
-            self.eliciting_since_received = true;
-            self.idle_since = now;
+        if packet.ack_eliciting {
+            self.idle.on_eliciting_sent(now);
         }
         if spec.space != SpaceId::Data {
             path.on_handshake_packet_sent(now, &packet, controller);

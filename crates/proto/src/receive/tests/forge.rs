@@ -312,7 +312,7 @@ pub(super) fn next_number(connection: &Connection) -> u64 {
 
 /// When a side last received a packet that it processed.
 pub(super) fn last_processed(connection: &Connection) -> Instant {
-    connection.idle_since
+    connection.idle.since()
 }
 
 /// The connection ID that the client chose for its first packet: it reaches the server until the handshake is over.

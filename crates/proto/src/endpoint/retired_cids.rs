@@ -14,11 +14,11 @@ const KEPT_FOR: Duration = Duration::from_secs(3);
 
 /// The connection IDs, oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Late {
+pub(super) struct RetiredCids {
     entries: VecDeque<(ConnectionId, Instant)>,
 }
 
-impl Late {
+impl RetiredCids {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -50,19 +50,19 @@ mod tests {
     #[test]
     fn they_are_forgotten_in_time_and_when_there_are_too_many() {
         let now = Instant::now();
-        let mut late = Late::default();
+        let mut retired = RetiredCids::default();
         let id = |number: usize| ConnectionId::new(&(number as u64).to_be_bytes());
         let most = limits::MAX_LATE_KEPT;
         for number in 0..most + 2 {
-            late.add(now, id(number));
+            retired.add(now, id(number));
         }
-        assert_eq!(late.expire(now), Some(id(0)));
-        assert_eq!(late.expire(now), Some(id(1)));
-        assert_eq!(late.expire(now + KEPT_FOR / 2), None);
+        assert_eq!(retired.expire(now), Some(id(0)));
+        assert_eq!(retired.expire(now), Some(id(1)));
+        assert_eq!(retired.expire(now + KEPT_FOR / 2), None);
         for number in 2..most + 2 {
-            assert_eq!(late.expire(now + KEPT_FOR), Some(id(number)));
+            assert_eq!(retired.expire(now + KEPT_FOR), Some(id(number)));
         }
-        assert_eq!(late.expire(now + KEPT_FOR), None);
-        assert_eq!(late.entries.capacity(), 0);
+        assert_eq!(retired.expire(now + KEPT_FOR), None);
+        assert_eq!(retired.entries.capacity(), 0);
     }
 }

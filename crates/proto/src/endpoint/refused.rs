@@ -12,7 +12,7 @@ const CLOSED_FOR: Duration = Duration::from_secs(3);
 
 /// The closed connections, oldest first, each with the number by which routes know it.
 #[derive(Debug, Default)]
-pub(super) struct Closed {
+pub(super) struct Refused {
     entries: VecDeque<Entry>,
     /// The number of the first.
     first: u64,
@@ -27,7 +27,7 @@ struct Entry {
     received: u32,
 }
 
-impl Closed {
+impl Refused {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
