@@ -31,6 +31,17 @@ pub(crate) enum Opened {
     Dropped,
 }
 
+/// Whom a packet with a long header names as its source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The server, for the first time: packets go there from now on.
+    New,
+    /// The peer, as before.
+    Known,
+    /// Somebody else: it is to be dropped.
+    Other,
+}
+
 /// What the Initial and Handshake spaces have to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waiting {
@@ -106,9 +117,8 @@ impl Handshake {
         self.spaces.get(space_id).map(PacketSpace::next_expected)
     }
 
-    /// A packet was decrypted that names this source: whether the peer's packets do. `Some(true)`: it is the server's first,
-    /// and its packets go there from now on.
-    pub(crate) fn hear(&mut self, scid: &ConnectionId) -> Option<bool> {
+    /// A packet was decrypted that names this source.
+    pub(crate) fn hear(&mut self, scid: &ConnectionId) -> Source {
         //= specs/rfc9000.txt#section-7.2
         //# Once a client has received a valid Initial packet from the server, it MUST discard any
         //# subsequent packet it receives on that connection with a different Source Connection ID.
@@ -126,10 +136,10 @@ impl Handshake {
         //# are taken from NEW_CONNECTION_ID frames; if subsequent Initial packets include a
         //# different Source Connection ID, they MUST be discarded.
         } else if self.remote_scid != *scid && !self.confirmed {
-            return None;
+            return Source::Other;
         }
         self.heard = true;
-        Some(first)
+        if first { Source::New } else { Source::Known }
     }
 
     /// What the Initial and Handshake spaces have to send now.

@@ -247,12 +247,12 @@ fn what_becomes_of_a_packet_depends_on_the_keys_that_are_there() {
 fn the_first_packet_names_the_server_and_no_other_source_counts_from_then_on() {
     let mut pair = Pair::new();
     assert!(!pair.client.is_heard());
-    assert_eq!(pair.client.hear(&cid(2)), Some(true));
-    assert_eq!(pair.client.hear(&cid(2)), Some(false));
-    assert_eq!(pair.client.hear(&cid(8)), None);
-    assert_eq!(pair.server.hear(&cid(8)), None);
+    assert_eq!(pair.client.hear(&cid(2)), Source::New);
+    assert_eq!(pair.client.hear(&cid(2)), Source::Known);
+    assert_eq!(pair.client.hear(&cid(8)), Source::Other);
+    assert_eq!(pair.server.hear(&cid(8)), Source::Other);
     assert!(!pair.server.is_heard());
-    assert_eq!(pair.server.hear(&cid(1)), Some(false));
+    assert_eq!(pair.server.hear(&cid(1)), Source::Known);
     assert!(pair.server.is_heard());
 }
 

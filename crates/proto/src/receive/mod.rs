@@ -13,7 +13,7 @@ use crate::cid::is_reset;
 use crate::connection::Connection;
 use crate::events::{DatagramMeta, EndpointEvent};
 use crate::frame::{Frame, FrameIter};
-use crate::handshake::Opened;
+use crate::handshake::{Opened, Source};
 use crate::memory::MemoryFor;
 use crate::packet::{
     LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
@@ -213,9 +213,9 @@ impl Connection {
             return;
         }
         match self.handshake.hear(scid) {
-            Some(true) => self.paths.replace_remote_cid(*scid),
-            Some(false) => {}
-            None => return,
+            Source::New => self.paths.replace_remote_cid(*scid),
+            Source::Known => {}
+            Source::Other => return,
         }
         if let Some(tuple) = self.handshake.on_answer(now, &arrival.tuple) {
             self.paths.begin_on(tuple);
