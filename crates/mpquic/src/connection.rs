@@ -212,8 +212,8 @@ fn first_path(shared: &Shared) -> FourTuple {
 
 fn handshake_data(state: &State) -> HandshakeData {
     HandshakeData {
-        protocol: state.proto.alpn().map(<[u8]>::to_vec),
-        server_name: state.proto.server_name().map(str::to_owned),
+        protocol: state.proto.session().alpn().map(<[u8]>::to_vec),
+        server_name: state.proto.session().server_name().map(str::to_owned),
     }
 }
 
@@ -498,13 +498,13 @@ impl Connection {
 
     /// The application protocol (ALPN), if one was agreed on.
     pub fn alpn(&self) -> Option<Vec<u8>> {
-        self.0.lock().proto.alpn().map(<[u8]>::to_vec)
+        self.0.lock().proto.session().alpn().map(<[u8]>::to_vec)
     }
 
     /// Whether the TLS session is one of an earlier connection: no certificate was sent and checked. False
     /// until the handshake says so.
     pub fn is_resumed(&self) -> bool {
-        self.0.lock().proto.is_resumed()
+        self.0.lock().proto.session().is_resumed()
     }
 
     /// Whether the server accepted early data (0-RTT). On clients, false until the handshake is complete.
@@ -519,7 +519,9 @@ impl Connection {
 
     /// The peer's certificate chain, leaf first, if it sent one.
     pub fn peer_identity(&self) -> Option<Vec<CertificateDer<'static>>> {
-        self.0.lock().proto.peer_certificates().map(<[_]>::to_vec)
+        let state = self.0.lock();
+        let chain = state.proto.session().peer_certificates();
+        chain.map(<[_]>::to_vec)
     }
 
     /// Fills `output` with keying material that only the two ends of this connection can derive
@@ -537,6 +539,7 @@ impl Connection {
         self.0
             .lock()
             .proto
+            .session()
             .export_keying_material(output, label, context)
     }
 

@@ -72,7 +72,7 @@ pub use error::{
 };
 pub use events::{ConnectionEvent, EndpointEvent};
 pub use forecast::ThroughputForecast;
-pub use handshake::ConnectError;
+pub use handshake::{ConnectError, Session};
 pub use ids::{ConnectionHandle, FourTuple, Transmit};
 #[doc(hidden)]
 pub use inspect::CollectionSize;

@@ -49,7 +49,7 @@ fn a_second_connection_resumes_the_session_of_the_first() {
     let mut pair = tls.resumed_pair(client, server);
     assert!(!pair.c().has_0rtt());
     pair.connect();
-    assert!(pair.c().is_resumed() && pair.s().is_resumed());
+    assert!(pair.c().session().is_resumed() && pair.s().session().is_resumed());
     assert!(!pair.s().has_0rtt() && !pair.c().accepted_0rtt() && !pair.c().rejected_0rtt());
 }
 
@@ -179,7 +179,7 @@ fn a_hello_retry_request_rejects_early_data() {
     let mut pair = tls.pair(client, server);
     send(pair.c(), Dir::Uni, &[7; 20_000]);
     pair.connect();
-    assert!(pair.c().rejected_0rtt() && pair.c().is_resumed());
+    assert!(pair.c().rejected_0rtt() && pair.c().session().is_resumed());
     assert!(!pair.s().accepted_0rtt());
     assert_eq!(pair.s().stats().received_stream_bytes, 0);
 }
@@ -251,7 +251,7 @@ fn a_server_with_smaller_limits_rejects_early_data() {
         assert!(pair.c().has_0rtt());
         pair.connect();
         assert_eq!(pair.c().accepted_0rtt(), accepted, "{streams}");
-        assert_eq!(pair.c().is_resumed(), accepted, "{streams}");
+        assert_eq!(pair.c().session().is_resumed(), accepted, "{streams}");
         let open = std::iter::from_fn(|| pair.c().streams().open(Dir::Bi)).count();
         assert_eq!(open as u64, streams);
     }
@@ -301,7 +301,7 @@ fn a_replay_to_the_same_server_is_rejected() {
         .collect();
     again.filter = Box::new(|_, _, _| false);
     assert!(again.run_until(Duration::from_secs(1), has_accepted));
-    assert!(!again.s().accepted_0rtt() && !again.s().is_resumed());
+    assert!(!again.s().accepted_0rtt() && !again.s().session().is_resumed());
     assert_eq!(again.s().streams().accept(Dir::Uni), None);
     assert!(again.s().is_handshaking());
 }

@@ -156,6 +156,6 @@ fn sessions_are_not_resumed_with_version_2() {
         );
         pair.connect();
         pair.run_until(Duration::from_secs(1), |_| false);
-        assert_eq!(pair.c().is_resumed(), resumed, "{version:?}");
+        assert_eq!(pair.c().session().is_resumed(), resumed, "{version:?}");
     }
 }

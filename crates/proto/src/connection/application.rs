@@ -4,12 +4,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_sched_core::{StreamId, VarInt};
-use rustls::pki_types::CertificateDer;
 
 use super::Connection;
 use crate::closing::CloseFrame;
 use crate::data::{Datagrams, RecvStream, SendStream, Streams};
-use crate::{ApplicationClose, ConnectionError, ThroughputForecast};
+use crate::{ApplicationClose, ConnectionError, Session, ThroughputForecast};
 
 impl Connection {
     /// Closes the connection with the application's code and reason (RFC 9000 section 10.2). Does
@@ -48,35 +47,9 @@ impl Connection {
         self.state.lost_reason()
     }
 
-    /// The application protocol that ALPN selected.
-    pub fn alpn(&self) -> Option<&[u8]> {
-        self.handshake.session().alpn()
-    }
-
-    /// The server name that the client sent. `None` on clients.
-    pub fn server_name(&self) -> Option<&str> {
-        self.handshake.session().server_name()
-    }
-
-    /// The peer's certificate chain, leaf first, once it was received.
-    pub fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.handshake.session().peer_certificates()
-    }
-
-    /// Fills `output` with keying material for the application (RFC 8446 section 7.5).
-    ///
-    /// # Errors
-    ///
-    /// If the handshake is incomplete, or `output` is longer than TLS allows.
-    pub fn export_keying_material(
-        &self,
-        output: &mut [u8],
-        label: &[u8],
-        context: &[u8],
-    ) -> Result<(), rustls::Error> {
-        self.handshake
-            .session()
-            .export_keying_material(output, label, context)
+    /// The TLS session: what the handshake agreed on, and keys for the application.
+    pub fn session(&self) -> &Session {
+        self.handshake.session()
     }
 
     /// Whether this connection sends, or has sent, early data (0-RTT): a client that resumes a session,
@@ -107,11 +80,6 @@ impl Connection {
     /// what another connection brought before. False once the stream was read to its end.
     pub fn is_0rtt(&self, id: StreamId) -> bool {
         self.has_0rtt() && self.data.streams().is_early(id)
-    }
-
-    /// Whether the TLS session is one of an earlier connection. False until the handshake data is known.
-    pub fn is_resumed(&self) -> bool {
-        self.handshake.session().is_resumed()
     }
 
     /// Starts a key update (RFC 9001 section 6). Does nothing if one is in progress or if it is too

@@ -305,3 +305,6 @@ impl DataPlane {
         self.streams.for_each_size(tell);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,6 +61,24 @@ impl DataPlane {
         self.schedule.control_waits()
     }
 
+    /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, there are some now only
+    /// if the peer's limit was reached: all others come of what is received, or from the application. `has_control`: looks
+    /// for all of them.
+    #[inline]
+    pub(crate) fn control_waits_still(&self, has_control: impl Fn() -> bool) -> bool {
+        let waits = if self.control_waited() {
+            has_control()
+        } else {
+            self.streams.is_data_blocked_due()
+        };
+        debug_assert_eq!(
+            waits,
+            has_control(),
+            "a packet made other control frames wait"
+        );
+        waits
+    }
+
     /// Tells the scheduler what was noted of streams.
     #[inline]
     pub(crate) fn tell_stream_events(&mut self) {

@@ -28,7 +28,7 @@ use rand::rngs::StdRng;
 pub(crate) use attempt::{Attempt, Refused};
 pub(crate) use early_data::EarlyData;
 pub(crate) use long::{Opened, Source};
-pub(crate) use session::Session;
+pub use session::Session;
 pub use start::ConnectError;
 pub(crate) use start::{AddressProof, Ends, FirstFlight};
 pub(crate) use timers::TimerFacts;

@@ -18,8 +18,8 @@ use crate::transport_parameters::TransportParameters;
 /// Bytes that encoded transport parameters mostly take.
 const PARAMETERS: usize = 192;
 
-/// The TLS session, its CRYPTO streams and the keys it gave.
-pub(crate) struct Session {
+/// A connection's TLS session. Of [`Connection::session`](crate::Connection::session).
+pub struct Session {
     tls: quic::Connection,
     streams: [CryptoStream; 3],
     /// Where TLS writes to now.
@@ -168,8 +168,8 @@ impl Session {
         }
     }
 
-    /// Whether the session is one of an earlier connection.
-    pub(crate) fn is_resumed(&self) -> bool {
+    /// Whether it is one of an earlier connection. False until the handshake data is known.
+    pub fn is_resumed(&self) -> bool {
         self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
@@ -178,24 +178,30 @@ impl Session {
         self.read_space() == SpaceId::Initial
     }
 
-    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+    /// The application protocol that ALPN selected.
+    pub fn alpn(&self) -> Option<&[u8]> {
         self.tls.alpn_protocol()
     }
 
-    pub(crate) fn server_name(&self) -> Option<&str> {
+    /// The server name that the client sent. `None` on clients.
+    pub fn server_name(&self) -> Option<&str> {
         match &self.tls {
             quic::Connection::Server(tls) => tls.server_name(),
             quic::Connection::Client(_) => None,
         }
     }
 
-    pub(crate) fn peer_certificates(
-        &self,
-    ) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
+    /// The peer's certificate chain, leaf first, once it was received.
+    pub fn peer_certificates(&self) -> Option<&[rustls::pki_types::CertificateDer<'static>]> {
         self.tls.peer_certificates()
     }
 
-    pub(crate) fn export_keying_material(
+    /// Fills `output` with keying material for the application (RFC 8446 section 7.5).
+    ///
+    /// # Errors
+    ///
+    /// If the handshake is incomplete, or `output` is longer than TLS allows.
+    pub fn export_keying_material(
         &self,
         output: &mut [u8],
         label: &[u8],

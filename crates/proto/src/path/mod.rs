@@ -41,6 +41,8 @@ pub(crate) use network::NetworkPath;
 pub(crate) use pending_abandons::PendingAbandons;
 pub(crate) use receive_idle::Expected;
 pub(crate) use remembered::{Epoch, memory_key};
+#[cfg(test)]
+pub(crate) use set::tests::open_paths as test_paths;
 pub(crate) use set::{PathState, Paths, PathsSetup, RetiredPath};
 pub(crate) use status::StatusState;
 pub(crate) use timers::TimerFacts;

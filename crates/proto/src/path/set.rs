@@ -647,6 +647,15 @@ pub(super) mod tests {
         }
     }
 
+    /// So many paths, validated, with IDs from 0 on.
+    pub(crate) fn open_paths(count: u32) -> Paths {
+        let mut paths = paths();
+        for id in 0..count {
+            open(&mut paths, id);
+        }
+        paths
+    }
+
     /// Opens a validated path that has a connection ID of the peer.
     pub(in crate::path) fn open(paths: &mut Paths, id: u32) -> PathIndex {
         let path = path(paths, id);

@@ -17,22 +17,6 @@ impl Connection {
         self.data.can_send_streams() || self.has_control()
     }
 
-    /// Whether control frames or datagrams wait, after a packet of a batch. If none waited before it, there are some now only
-    /// if the peer's limit was reached: all others come of what is received, or from the application.
-    pub(super) fn has_control_still(&self) -> bool {
-        let waits = if self.data.control_waited() {
-            self.has_control()
-        } else {
-            self.data.streams().is_data_blocked_due()
-        };
-        debug_assert_eq!(
-            waits,
-            self.has_control(),
-            "a packet made other control frames wait"
-        );
-        waits
-    }
-
     /// Everything but stream data and datagrams, most urgent first.
     pub(super) fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
         self.handshake.fill_control(w);

@@ -6,6 +6,7 @@ use super::plan::PacketSpec;
 use crate::connection::Connection;
 use crate::crypto::OneRttKeys;
 use crate::frame::writer::FrameWriter;
+use crate::handshake::Handshake;
 use crate::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
@@ -106,48 +107,68 @@ impl Connection {
                 //# from the server.
                 match phase {
                     Some(phase) => open_short(buf, &dcid, phase, number, acked, end, spec.block),
-                    None => self.open_long(SpaceId::Data, &dcid, buf, (number, acked), end),
+                    None => {
+                        let space = SpaceId::Data;
+                        open_long(
+                            &self.handshake,
+                            self.side,
+                            space,
+                            &dcid,
+                            buf,
+                            (number, acked),
+                            end,
+                        )
+                    }
                 }
             }
             space_id => {
                 let space = self.handshake.space(space_id)?;
                 let numbers = (space.next_pn()?, space.largest_acked);
-                self.open_long(space_id, &dcid, buf, numbers, spec.end?)
+                open_long(
+                    &self.handshake,
+                    self.side,
+                    space_id,
+                    &dcid,
+                    buf,
+                    numbers,
+                    spec.end?,
+                )
             }
         }
     }
+}
 
-    /// Starts a packet with a long header.
-    fn open_long(
-        &self,
-        space: SpaceId,
-        dcid: &ConnectionId,
-        buf: &mut Vec<u8>,
-        (number, largest_acked): (u64, Option<u64>),
-        end: usize,
-    ) -> Option<OpenPacket> {
-        let ty = match space {
-            SpaceId::Initial => PacketType::Initial,
-            SpaceId::Handshake => PacketType::Handshake,
-            SpaceId::Data => {
-                if self.side != Side::Client {
-                    //= specs/rfc9001.txt#section-5.6
-                    //# A server MUST NOT use 0-RTT keys to protect packets; it uses 1-RTT keys to
-                    //# protect acknowledgments of 0-RTT packets.
-                    return None;
-                }
-                self.handshake.early_data().keys()?;
-                PacketType::ZeroRtt
+/// Starts a packet with a long header.
+fn open_long(
+    handshake: &Handshake,
+    side: Side,
+    space: SpaceId,
+    dcid: &ConnectionId,
+    buf: &mut Vec<u8>,
+    (number, largest_acked): (u64, Option<u64>),
+    end: usize,
+) -> Option<OpenPacket> {
+    let ty = match space {
+        SpaceId::Initial => PacketType::Initial,
+        SpaceId::Handshake => PacketType::Handshake,
+        SpaceId::Data => {
+            if side != Side::Client {
+                //= specs/rfc9001.txt#section-5.6
+                //# A server MUST NOT use 0-RTT keys to protect packets; it uses 1-RTT keys to
+                //# protect acknowledgments of 0-RTT packets.
+                return None;
             }
-        };
-        let (token, scid) = (self.handshake.initial_token(), &self.handshake.scid());
-        let version = self.handshake.version();
-        let pn_len = pn_len(number, largest_acked);
-        let start = buf.len();
-        let marks = encode_long_header(buf, ty, version, dcid, scid, token, number, pn_len);
-        let pn_offset = marks.pn_offset;
-        OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
-    }
+            handshake.early_data().keys()?;
+            PacketType::ZeroRtt
+        }
+    };
+    let (token, scid) = (handshake.initial_token(), &handshake.scid());
+    let version = handshake.version();
+    let pn_len = pn_len(number, largest_acked);
+    let start = buf.len();
+    let marks = encode_long_header(buf, ty, version, dcid, scid, token, number, pn_len);
+    let pn_offset = marks.pn_offset;
+    OpenPacket::new(buf, start, pn_offset, pn_len, Some(marks), number, end)
 }
 
 /// Starts a 1-RTT packet; what is encrypted of it takes whole blocks of so many bytes at most.

@@ -92,7 +92,7 @@ impl Connection {
             let next = match sent {
                 Sending::Sent => {
                     progress = true;
-                    let control = self.has_control_still();
+                    let control = self.data.control_waits_still(|| self.has_control());
                     let (paths, watch) = (&mut self.paths, &mut self.watch);
                     self.data
                         .plan_next(now, paths, watch, &planned, control, waits)
