@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use crate::support::real::{Setup, run};
-use crate::support::{MEGABYTE, for_seeds, ms, seeds_or};
+use crate::support::{MEGABYTE, for_seeds, ms, seeds_of_today};
 use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig};
 use mpquic_sched::SinglePath;
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
@@ -211,7 +211,7 @@ fn a_new_path_carries_what_the_only_one_had_in_flight() {
 
 #[test]
 fn a_download_survives_the_death_of_its_fast_path() {
-    let results = for_seeds(seeds_or(0..200), |seed| {
+    let results = for_seeds(seeds_of_today(0..200), |seed| {
         let dies = ms(500) + Duration::from_micros(draw(seed, 2_500_000));
         let returns = dies + DARK_FOR;
         // At the full rate of all working paths, the transfer ends 1.5 s after the recovery.

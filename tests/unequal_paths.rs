@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::real::{Setup, run};
-use crate::support::{MEGABYTE, for_seeds, median, ms};
+use crate::support::{MEGABYTE, for_seeds, median, ms, seeds_of_today};
 use mpquic_proto::{PathId, Side, TransportConfig};
 use mpquic_sched::{MinRtt, RoundRobin, Scheduler};
 use mpquic_sim::{LinkConfig, Network, QueueLimit, TransferClient, TransferServer};
@@ -116,7 +116,7 @@ fn min_rtt_downloads_end_intact() {
         &transport(min_rtt),
         varying,
         20 * MEGABYTE,
-        0..200,
+        seeds_of_today(0..200),
     );
 }
 
@@ -127,7 +127,7 @@ fn round_robin_downloads_end_intact() {
         &transport(round_robin),
         varying,
         20 * MEGABYTE,
-        0..200,
+        seeds_of_today(0..200),
     );
 }
 

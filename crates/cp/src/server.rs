@@ -44,6 +44,14 @@ pub struct ServerSettings {
     pub announce: Vec<SocketAddr>,
     /// Scheduler and congestion controller.
     pub transport: Transport,
+    /// How long a client may take less than 500 bytes a second of what it asked for, before its connection is closed:
+    /// [`ServerSettings::PATIENCE`], unless there is a reason.
+    pub patience: Duration,
+}
+
+impl ServerSettings {
+    /// As long as a connection without any answer lasts: 30 seconds.
+    pub const PATIENCE: Duration = settings::IDLE;
 }
 
 /// A server of a folder.
@@ -99,7 +107,7 @@ impl Server {
         let root = root.map_err(|source| Error::file(&settings.root, source))?;
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
         config
-            .transport(Arc::new(settings::server_transport(&settings.transport)?))
+            .transport(Arc::new(settings::server_transport(&settings)?))
             .max_connections(limits::CLIENTS)
             .max_connections_per_prefix(limits::CLIENTS_OF_ONE);
         let mut builder = Endpoint::builder().bind_all(locals).server(config);

@@ -9,6 +9,7 @@ use mpquic_peer::{ClientTls, Identity, KeyLog, Transport, Trust};
 
 use crate::error::Error;
 use crate::limits::STREAMS;
+use crate::server::ServerSettings;
 use crate::wire::ALPN;
 
 /// A connection without an answer for so long is over.
@@ -19,8 +20,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(8);
 const UNGREETED: u64 = 64 * 1024;
 /// What a server receives and has not read of one that has greeted, bytes.
 const RECEIVE_WINDOW: u64 = 24 << 20;
-/// The least that a client takes of what it asked for, bytes per second, over a period: less than a link of the slowest kind carries.
-const LEAST: (u64, Duration) = (500, Duration::from_secs(30));
+/// The least that a client takes of what it asked for, bytes per second: less than a link of the slowest kind carries.
+const LEAST: u64 = 500;
 
 /// The transport of a client.
 pub(crate) fn client_transport(named: &Transport) -> Result<TransportConfig, Error> {
@@ -35,15 +36,15 @@ pub(crate) fn client_transport(named: &Transport) -> Result<TransportConfig, Err
 }
 
 /// The transport of a server: for the greeting, until [`greeted`]. Clients that are gone, or ask and read nothing, do not stay.
-pub(crate) fn server_transport(named: &Transport) -> Result<TransportConfig, Error> {
+pub(crate) fn server_transport(settings: &ServerSettings) -> Result<TransportConfig, Error> {
     let mut config = TransportConfig::default();
     config
         .max_concurrent_bidi_streams(1)
         .max_concurrent_uni_streams(0)
         .receive_window(UNGREETED)
-        .min_peer_rate(LEAST.0, LEAST.1)
+        .min_peer_rate(LEAST, settings.patience)
         .max_idle_timeout(Some(IDLE));
-    named.apply(&mut config)?;
+    settings.transport.apply(&mut config)?;
     Ok(config)
 }
 

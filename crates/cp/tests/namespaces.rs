@@ -1,6 +1,5 @@
 //! All links of a machine, in namespaces of their own: two default routes, a link that goes down in the middle of a transfer and comes up
 //! again. Needs root and Linux; elsewhere it says why it does nothing.
-#![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! The program, as a user runs it: what it prints, and the exit code of each thing that goes wrong.
-#![cfg(unix)]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! A stranger's scheduler: the crate that `new-scheduler` writes is built, tested, and runs in an arena.
+//! A stranger's scheduler: the crate that `new-scheduler` writes, and its scheduler in an arena. That the crate builds as it is
+//! written is seen where the guide's commands are run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ const ARENA: &str = r#"
 title = "A tiny arena"
 workloads = ["file:200kB"]
 seeds = 2
-schedulers = ["stranger", { name = "stranger", label = "eager", config = { margin = 9 } }, "minrtt"]
+schedulers = ["my_scheduler", { name = "my_scheduler", label = "eager", config = { margin = 9 } }, "minrtt"]
 
 [[network]]
 name = "uneven"
@@ -25,23 +26,30 @@ fn lab(arguments: &[&str]) -> (u8, String, String) {
     (code, text(out), text(err))
 }
 
-/// Runs cargo in the stranger's crate, with nothing but the crates that are on this machine.
-fn cargo(folder: &Path, arguments: &[&str]) -> String {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let done = Command::new(cargo)
-        .args(arguments)
-        .current_dir(folder)
-        // Builds of the next test run find what this one has built.
-        .env("CARGO_TARGET_DIR", folder.with_file_name("stranger-target"))
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env("CARGO_INCREMENTAL", "0")
-        .env("CARGO_NET_OFFLINE", "true")
-        .output()
-        .unwrap();
+/// The unit tests of the scheduler that is written run here.
+#[path = "../src/scaffold/lib.rs"]
+#[allow(
+    unreachable_pub,
+    dead_code,
+    reason = "it is the root of a library where it is written"
+)]
+mod my_scheduler;
+
+/// Runs a program in a folder; what it printed.
+fn run(command: &mut Command, folder: &Path) -> String {
+    let done = command.current_dir(folder).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&done.stdout), text(&done.stderr));
-    assert!(done.status.success(), "cargo {arguments:?}\n{out}\n{err}");
+    assert!(done.status.success(), "{command:?}\n{out}\n{err}");
     out
+}
+
+/// The lab with the scheduler that `new-scheduler` writes: the tests build the example beside their own programs.
+fn own_lab(folder: &Path, arguments: &[&str]) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_mpquic-lab"))
+        .with_file_name("examples")
+        .join(format!("own_scheduler{}", std::env::consts::EXE_SUFFIX));
+    run(Command::new(program).args(arguments), folder)
 }
 
 fn folder() -> PathBuf {
@@ -79,7 +87,7 @@ fn outside_of_a_checkout_it_builds_against_that_of_the_program() {
 }
 
 #[test]
-fn a_strangers_scheduler_runs_in_the_arena() {
+fn a_strangers_crate_is_written() {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = folder();
     let out = folder.display().to_string();
@@ -104,37 +112,49 @@ fn a_strangers_scheduler_runs_in_the_arena() {
         "{err}"
     );
 
-    // Without a network: the versions of the workspace.
+    // Cargo takes it as it is written, with the versions of the workspace.
     fs::copy(checkout.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    let tested = cargo(&folder, &["test", "--lib"]);
-    assert!(tested.contains("test result: ok. 2 passed"), "{tested}");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let tree = run(Command::new(cargo).args(["tree", "--offline"]), &folder);
+    assert!(tree.starts_with("stranger v0.1.0"), "{tree}");
+    // What is written is what is compiled here, under another name.
+    let written = |file: &str| fs::read_to_string(folder.join("src").join(file)).unwrap();
+    let own = include_str!("../src/scaffold/lib.rs")
+        .replace("my_scheduler", "stranger")
+        .replace("MyScheduler", "Stranger");
+    assert_eq!(written("lib.rs"), own);
+    assert!(written("main.rs").contains("mpquic_lab::cli::program(stranger::register)"));
+
     // The arena that comes with it has the scheduler, which the lab without it does not know.
-    let shipped = [
-        "run",
-        "-q",
-        "--",
-        "arena",
-        "arena.toml",
-        "--seeds",
-        "1",
-        "--out",
-        "shipped",
-    ];
-    let part = ["--schedulers", "stranger,minrtt", "--only", "prior/00[123]"];
-    let said = cargo(&folder, &[&shipped[..], &part[..]].concat());
-    assert!(said.contains("2 schedulers in 3 scenarios"), "{said}");
     let file = folder.join("arena.toml").display().to_string();
     let (code, _, err) = lab(&["arena", &file]);
     assert!(
         code == 2 && err.contains("unknown scheduler `stranger`"),
         "{err}"
     );
+}
+
+#[test]
+fn its_scheduler_runs_in_the_arena() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(
+        folder.join("arena.toml"),
+        include_str!("../src/scaffold/arena.toml.txt"),
+    )
+    .unwrap();
+    let shipped = ["arena", "arena.toml", "--seeds", "1", "--out", "shipped"];
+    let part = [
+        "--schedulers",
+        "my_scheduler,minrtt",
+        "--only",
+        "prior/00[123]",
+    ];
+    let said = own_lab(folder, &[&shipped[..], &part[..]].concat());
+    assert!(said.contains("2 schedulers in 3 scenarios"), "{said}");
 
     fs::write(folder.join("tiny.toml"), ARENA).unwrap();
-    let said = cargo(
-        &folder,
-        &["run", "-q", "--", "arena", "tiny.toml", "--out", "results"],
-    );
+    let said = own_lab(folder, &["arena", "tiny.toml", "--out", "results"]);
     assert!(said.contains("Leaderboard: results"), "{said}");
     let read = |file: &str| fs::read_to_string(folder.join("results").join(file)).unwrap();
     let document: serde_json::Value = serde_json::from_str(&read("arena.json")).unwrap();
@@ -144,12 +164,12 @@ fn a_strangers_scheduler_runs_in_the_arena() {
         .filter_map(|row| row["scheduler"].as_str())
         .collect();
     assert_eq!(names.len(), 3, "{names:?}");
-    assert!(names.contains(&"stranger"), "{names:?}");
+    assert!(names.contains(&"my_scheduler"), "{names:?}");
     // Its code is a part of the build's name: the lab's own results would be of another one.
     assert!(document["build"].as_str().unwrap().contains('+'));
     let page = read("arena.html");
     assert!(
-        page.contains("<td class=\"l\">stranger</td>") && page.contains("<svg "),
+        page.contains("<td class=\"l\">my_scheduler</td>") && page.contains("<svg "),
         "{page}"
     );
     assert!(

@@ -49,6 +49,7 @@ pub(crate) async fn serve(arguments: Serve, stop: Stopping<'_>) -> Result<u8, Er
         token: common.token()?,
         announce: arguments.announce.clone(),
         transport: common.transport(),
+        patience: ServerSettings::PATIENCE,
     };
     let listen = match arguments.listen.as_slice() {
         [] => {

@@ -23,12 +23,13 @@ pub(crate) struct Arguments {
     checkout: Option<PathBuf>,
 }
 
-/// The files, and the templates that they are made of.
+/// The files, and what they are made of. The scheduler is called `my_scheduler` there, so that its code compiles as it stands:
+/// `examples/own_scheduler.rs`.
 const FILES: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("Cargo.toml.txt")),
     ("arena.toml", include_str!("arena.toml.txt")),
-    ("src/lib.rs", include_str!("lib.rs.txt")),
-    ("src/main.rs", include_str!("main.rs.txt")),
+    ("src/lib.rs", include_str!("lib.rs")),
+    ("src/main.rs", include_str!("main.rs")),
 ];
 
 /// Words that Rust or Cargo do not take for the name of a crate.
@@ -139,9 +140,9 @@ fn write(folder: &Path, name: &str, checkout: &Path) -> io::Result<()> {
     let replacements = [
         ("{source_sched}", source("sched")),
         ("{source_lab}", source("lab")),
-        ("{crate}", name.replace('-', "_")),
-        ("{Type}", type_name(name)),
-        ("{name}", name.to_owned()),
+        ("my_scheduler::", name.replace('-', "_") + "::"),
+        ("my_scheduler", name.to_owned()),
+        ("MyScheduler", type_name(name)),
     ];
     fs::create_dir_all(folder.join("src"))?;
     for (file, template) in FILES {

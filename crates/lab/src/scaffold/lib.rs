@@ -1,7 +1,9 @@
-//! The scheduler `{name}`.
+//! The scheduler `my_scheduler`.
 
 use mpquic_sched::support::{Advice, Waiting, backlog, nanos};
-use mpquic_sched::{Context, Decision, InvalidConfig, PathView, Registry, RegistryError, Scheduler};
+use mpquic_sched::{
+    Context, Decision, InvalidConfig, PathView, Registry, RegistryError, Scheduler,
+};
 use serde::Deserialize;
 
 /// Sends on the fastest path with room, but waits for a faster one if that is through sooner.
@@ -13,12 +15,12 @@ use serde::Deserialize;
 /// data pass, and ends every wait. A scheduler that wants none of that implements `decide` alone:
 /// `cx.sendable()` has the paths with room.
 #[derive(Debug)]
-pub struct {Type} {
+pub struct MyScheduler {
     margin: f64,
     waiting: Waiting,
 }
 
-/// The settings, as an experiment file has them: `{ name = "{name}", config = { margin = 1.5 } }`.
+/// The settings, as an experiment file has them: `{ name = "my_scheduler", config = { margin = 1.5 } }`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -42,7 +44,7 @@ impl Config {
     }
 }
 
-impl {Type} {
+impl MyScheduler {
     /// A scheduler for one connection.
     pub fn new(config: &Config) -> Self {
         Self {
@@ -52,7 +54,7 @@ impl {Type} {
     }
 }
 
-impl Scheduler for {Type} {
+impl Scheduler for MyScheduler {
     /// Called for every packet: no allocation, no lock, no clock but `cx.now`.
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
         let margin = self.margin;
@@ -71,7 +73,7 @@ impl Scheduler for {Type} {
 ///
 /// If there is a scheduler of this name already.
 pub fn register(registry: &mut Registry) -> Result<(), RegistryError> {
-    registry.register_checked("{name}", Config::check, {Type}::new)?;
+    registry.register_checked("my_scheduler", Config::check, MyScheduler::new)?;
     Ok(())
 }
 
@@ -102,18 +104,30 @@ mod tests {
 
     #[test]
     fn it_waits_if_the_fast_path_is_done_sooner() {
-        let mut scheduler = {Type}::new(&Config::default());
+        let mut scheduler = MyScheduler::new(&Config::default());
         // (1 + 1) * 40 ms is less than 200 ms, (1 + 10) * 40 ms is more.
-        assert!(matches!(decide(&mut scheduler, 60_000), Decision::Wait { .. }));
-        assert!(matches!(decide(&mut scheduler, 600_000), Decision::Send { .. }));
+        assert!(matches!(
+            decide(&mut scheduler, 60_000),
+            Decision::Wait { .. }
+        ));
+        assert!(matches!(
+            decide(&mut scheduler, 600_000),
+            Decision::Send { .. }
+        ));
     }
 
     #[test]
     fn it_is_made_by_name_and_its_settings_are_checked() {
         let mut registry = Registry::new();
         register(&mut registry).unwrap();
-        let mut eager = registry.build("{name}", &json!({ "margin": 9.0 })).unwrap();
+        let mut eager = registry
+            .build("my_scheduler", &json!({ "margin": 9.0 }))
+            .unwrap();
         assert!(matches!(decide(&mut *eager, 60_000), Decision::Send { .. }));
-        assert!(registry.build("{name}", &json!({ "margin": -1 })).is_err());
+        assert!(
+            registry
+                .build("my_scheduler", &json!({ "margin": -1 }))
+                .is_err()
+        );
     }
 }
