@@ -371,6 +371,46 @@ fn readers_below_the_least_rate() {
     assert_eq!(duel.victim.endpoint.memory_use().send, 0);
 }
 
+/// The same, of a reader that gives its streams no credit, or a little of it: then nothing is written that could wait.
+#[test]
+fn readers_that_give_no_credit() {
+    for trickle in [0, 64] {
+        let mut params = Params::generous(None);
+        params.set(id::INITIAL_MAX_STREAM_DATA_UNI, 64);
+        let mut config = quiet();
+        config.min_peer_rate(10_000, 10 * SECOND);
+        let mut duel = Duel::established(config, params);
+        let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();
+        let (mut seconds, mut credit) = (0, 64);
+        while duel.alive() && seconds < 100 {
+            while duel
+                .victim
+                .connection()
+                .send_stream(id)
+                .write(&[7; 1 << 16])
+                .is_ok()
+            {}
+            duel.victim.advance(SECOND);
+            let came = duel.collect();
+            // The credit comes before the acknowledgement, and the writer is not back between the two.
+            credit += trickle;
+            duel.send(&[Frame::MaxStreamData {
+                id: id.into(),
+                max: credit,
+            }]);
+            duel.answer(&came);
+            duel.send(&[Frame::Ping]);
+            seconds += 1;
+        }
+        figure(
+            "reader without credit",
+            "seconds until a reader that gives little credit is closed",
+            seconds,
+            25,
+        );
+    }
+}
+
 /// Finding 6, over all connections: senders whose data nobody reads.
 #[test]
 fn unread_data_together() {

@@ -153,7 +153,7 @@ impl TransportConfig {
     }
 
     /// Closes a connection whose peer takes fewer than so many bytes per second of what was written, over
-    /// a whole `period` in which something waited for it: with
+    /// a whole `period` in which something waited for it, or for credit to be written: with
     /// [`ConnectionError::TooSlow`](crate::ConnectionError::TooSlow). It does not matter whether the peer
     /// reads slowly or the network carries little. Stops: readers that hold memory for hours with a byte
     /// now and then.

@@ -353,6 +353,7 @@ impl Streams {
             stream.raise_credit(limit) && std::mem::take(&mut stream.wants_credit)
         });
         if wanted == Some(true) {
+            self.pace.on_credit();
             self.push_writable(id);
         }
     }

@@ -98,6 +98,7 @@ impl Streams {
 
     fn append(&mut self, id: StreamId, n: usize, f: impl FnOnce(&mut SendStream, &mut Pool)) {
         if n > 0 {
+            self.pace.on_written();
             self.with_send(id, f);
             self.sched_events.push(id, Fact::Written(n as u64));
         }

@@ -651,14 +651,18 @@ impl Streams {
 
     /// A period of the peer's pace is over: how many bytes it took, if more waited for it all the time.
     pub(crate) fn end_period(&mut self) -> Option<u64> {
-        let waits = self.totals.buffered > self.totals.out_of_order;
-        self.pace.next(waits)
+        self.pace.next(self.waits_for_peer())
+    }
+
+    /// Whether data waits for the peer: for its acknowledgement, or for its credit.
+    fn waits_for_peer(&self) -> bool {
+        self.totals.buffered > self.totals.out_of_order || self.totals.starved > 0
     }
 
     /// Data was acknowledged or given up: memory goes back, and writers go on.
     pub(super) fn on_send_buffer_freed(&mut self) {
         self.send_loan.settle(self.totals.buffered);
-        if self.totals.buffered == self.totals.out_of_order {
+        if !self.waits_for_peer() {
             self.pace.on_all_taken();
         }
         self.wake_writers();
