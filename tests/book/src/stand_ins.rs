@@ -143,9 +143,7 @@ impl fmt::Display for Why {
             Self::Install => "checked only: it would build for minutes; what it installs is there",
             Self::Readers => "a program of the reader's, which is `mpquic-cp --help` here",
             Self::Root => "as root, it does not start otherwise",
-            Self::Stranger => {
-                "unoptimised, in the folder for builds of crates/lab/tests/new_scheduler.rs"
-            }
+            Self::Stranger => "unoptimised, in a folder for builds of its own",
         })
     }
 }
