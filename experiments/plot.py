@@ -23,8 +23,8 @@ FIGURES = {
         "seconds",
         ("minrtt", "ecf", "linucb", "peekaboo_20", "peekaboo_goodput"),
         [
-            ("OLIA", "peekaboo-tables.md", "Figure 5a", "completion [s]", r"^loss/loss2=([\d.]+) olia$"),
-            ("BBRv3", "peekaboo-tables.md", "Figure 5a", "completion [s]", r"^loss/loss2=([\d.]+) bbr3$"),
+            ("OLIA", "tables/peekaboo.md", "Figure 5a", "completion [s]", r"^loss/loss2=([\d.]+) olia$"),
+            ("BBRv3", "tables/peekaboo.md", "Figure 5a", "completion [s]", r"^loss/loss2=([\d.]+) bbr3$"),
         ],
     ),
     "peekaboo-jitter": (
@@ -33,8 +33,8 @@ FIGURES = {
         "seconds",
         ("minrtt", "ecf", "linucb", "peekaboo", "peekaboo_goodput"),
         [
-            ("OLIA", "peekaboo-tables.md", "Figure 5b", "completion [s]", r"^jitter/jitter2=([\d.]+) olia$"),
-            ("BBRv3", "peekaboo-tables.md", "Figure 5b", "completion [s]", r"^jitter/jitter2=([\d.]+) bbr3$"),
+            ("OLIA", "tables/peekaboo.md", "Figure 5b", "completion [s]", r"^jitter/jitter2=([\d.]+) olia$"),
+            ("BBRv3", "tables/peekaboo.md", "Figure 5b", "completion [s]", r"^jitter/jitter2=([\d.]+) bbr3$"),
         ],
     ),
     "peekaboo-orders": (
@@ -43,8 +43,8 @@ FIGURES = {
         "seconds",
         ("minrtt", "blest", "ecf", "linucb", "peekaboo", "peekaboo_goodput"),
         [
-            ("OLIA", "peekaboo-tables.md", "Both orders of the paths", "completion [s]", r"^jitter/handshake=2,jitter2=([\d.]+) olia$"),
-            ("BBRv3", "peekaboo-tables.md", "Both orders of the paths", "completion [s]", r"^jitter/handshake=2,jitter2=([\d.]+) bbr3$"),
+            ("OLIA", "tables/peekaboo.md", "Both orders of the paths", "completion [s]", r"^jitter/handshake=2,jitter2=([\d.]+) olia$"),
+            ("BBRv3", "tables/peekaboo.md", "Both orders of the paths", "completion [s]", r"^jitter/handshake=2,jitter2=([\d.]+) bbr3$"),
         ],
     ),
     "csc579-delay": (
@@ -53,8 +53,8 @@ FIGURES = {
         "seconds",
         ("rr_ns3", "minrtt_ns3", "minrtt", "ucb", "ucb_block", "ucb_block_c1"),
         [
-            ("equal paths", "csc579-tables.md", "Figures 6 and 7", "completion [s]", r"^equal/delay=(\d+) $"),
-            ("unequal paths", "csc579-tables.md", "Figures 6 and 7", "completion [s]", r"^unequal/owd2=(\d+) $"),
+            ("equal paths", "tables/csc579.md", "Figures 6 and 7", "completion [s]", r"^equal/delay=(\d+) $"),
+            ("unequal paths", "tables/csc579.md", "Figures 6 and 7", "completion [s]", r"^unequal/owd2=(\d+) $"),
         ],
     ),
     "gaps-fixed": (
@@ -62,7 +62,7 @@ FIGURES = {
         "gap [packets]",
         "kB",
         None,
-        [("", "gaps-tables.md", "Figure 7", "oqs mean [kB] of `fixed`", r"^(poor/\d+) $")],
+        [("", "tables/gaps.md", "Figure 7", "oqs mean [kB] of `fixed`", r"^(poor/\d+) $")],
     ),
 }
 

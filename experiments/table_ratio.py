@@ -1,6 +1,6 @@
 """The ratio of two schedulers over the rows of a table of medians in docs/results, for each congestion control.
 
-    python3 experiments/table_ratio.py docs/results/sailfish-tables.md 'Chapter 6' sailfish stream_minrtt [PATTERN]
+    python3 experiments/table_ratio.py docs/results/tables/sailfish.md 'Chapter 6' sailfish stream_minrtt [PATTERN]
 
 Takes the first table of the section that has both schedulers. PATTERN (a regular expression) selects rows by NETWORK/WORKLOAD.
 Prints changes in percent of the ratio of medians: the geometric mean, the arithmetic mean, the median over rows. The tables have
