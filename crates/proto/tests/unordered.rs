@@ -21,9 +21,7 @@ fn two_paths(config: impl Fn(&mut TransportConfig)) -> Pair {
     pair.connect();
     let now = pair.now;
     pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(SECOND)));
     pair
 }
 
@@ -121,7 +119,7 @@ fn every_byte_comes_once_over_two_paths_with_loss() {
         assert!(reader.data == data, "seed {seed}");
         assert!(reader.ahead > 10, "seed {seed}: {} ahead", reader.ahead);
         for path in [PathId::ZERO, SECOND] {
-            let stats = pair.s().path_stats(path).unwrap();
+            let stats = pair.s().path(path).unwrap().stats();
             assert!(stats.lost_packets > 0 && stats.sent_stream_bytes > 0);
         }
         assert_eq!(
