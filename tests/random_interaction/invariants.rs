@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{
-    Connection, NumberSpace, Observer, PacketReceived, PacketSent, PathId, Side, TransportConfig,
+    CollectionSize, Connection, NumberSpace, Observer, PacketReceived, PacketSent, PathId, Side,
+    TransportConfig,
 };
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
@@ -237,7 +238,7 @@ fn armed(connection: &Connection, timer: Option<Duration>, now: Duration) -> Res
 
 fn caps(connection: &Connection) -> Result<(), String> {
     let mut broken = Ok(());
-    connection.for_each_collection(|collection| {
+    CollectionSize::for_each(connection, |collection| {
         if collection.size > collection.cap {
             broken = Err(format!("{:?}: {collection:?}", connection.side()));
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::pair::{Pair, client_addr, tuple};
-use mpquic_proto::{Dir, PathId, ReadError, StreamId, TransportConfig, VarInt};
+use mpquic_proto::{CollectionSize, Dir, PathId, ReadError, StreamId, TransportConfig, VarInt};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
@@ -111,8 +111,9 @@ fn every_byte_comes_once_over_two_paths_with_loss() {
                 }
             }
             pair.c().streams().accept(Dir::Uni);
-            pair.c()
-                .for_each_collection(|held| assert!(held.size <= held.cap, "{held:?}"));
+            CollectionSize::for_each(pair.c(), |held| {
+                assert!(held.size <= held.cap, "{held:?}");
+            });
             reader.read(pair, id, max)
         });
         assert!(done, "seed {seed}: {} bytes", reader.next);

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
-use mpquic_proto::{FourTuple, TransportConfig};
+use mpquic_proto::{CollectionSize, FourTuple, TransportConfig};
 
 use crate::duel::Duel;
 use crate::params::Params;
@@ -162,7 +162,7 @@ fn observe(features: &mut Features, duel: &mut Duel) {
         );
         features.insert(feature(11, kind));
     }
-    connection.for_each_collection(|collection| {
+    CollectionSize::for_each(connection, |collection| {
         features.insert(feature(12, (collection.what, size(collection.size))));
     });
 }
