@@ -78,7 +78,7 @@ where
     sent.retain(|record| !record.data.is_empty());
     let told = told.lock().unwrap().clone();
     Run {
-        paths: [FAST, SLOW].map(|id| server.path_stats(id).unwrap()),
+        paths: [FAST, SLOW].map(|id| server.path(id).unwrap().stats()),
         sent,
         told,
         report,

@@ -33,7 +33,7 @@ fn noq_512_a_path_is_abandoned_during_the_handshake() {
                 let now = network.instant();
                 if let Some(connection) = network.connection_mut(side) {
                     let code = PathErrorCode::APPLICATION_ABANDON_PATH;
-                    let _ = connection.close_path(now, FIRST, code);
+                    let _ = connection.path_mut(FIRST).close(now, code);
                 }
             });
             network.at(ms(at), close);
@@ -111,7 +111,7 @@ fn noq_799_acknowledgements_of_both_paths_come_on_one() {
     network.run_until(ms(2000)).unwrap();
     let received = |network: &Network| {
         let client = network.connection(Side::Client).unwrap();
-        client.path_stats(SECOND).unwrap().received_stream_bytes
+        client.path(SECOND).unwrap().stats().received_stream_bytes
     };
     let before = received(&network);
     let report = network.run_to_completion(Duration::from_secs(20)).unwrap();

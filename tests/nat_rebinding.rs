@@ -60,7 +60,8 @@ fn outside(case: Case, inside: SocketAddr, number: u8) -> SocketAddr {
 
 /// The path's PTO without back-off (RFC 9002 section 6.2.1), with the default max_ack_delay.
 fn pto(connection: &mpquic_proto::Connection, id: PathId) -> Duration {
-    connection.path_stats(id).map_or(ms(1000), |stats| {
+    connection.path(id).map_or(ms(1000), |path| {
+        let stats = path.stats();
         stats.rtt + (4 * stats.rtt_var).max(ms(1)) + ms(25)
     })
 }
@@ -108,9 +109,7 @@ fn run(case: Case, seed: u64) -> Outcome {
                 seen.set(seen.get().max(stall));
             }
             let ids = [PathId::ZERO, PathId(1)];
-            let ptos = ids
-                .into_iter()
-                .filter(|id| server.network_path(*id).is_ok());
+            let ptos = ids.into_iter().filter(|id| server.path(*id).is_ok());
             state = (
                 received,
                 view.now,
@@ -124,8 +123,8 @@ fn run(case: Case, seed: u64) -> Outcome {
     let server = network.connection(Side::Server).unwrap();
     let events = server
         .paths()
-        .filter_map(|id| server.path_stats(id).ok())
-        .map(|stats| stats.congestion_events)
+        .iter()
+        .map(|path| path.stats().congestion_events)
         .sum();
     Outcome {
         took: network.now(),

@@ -137,7 +137,7 @@ fn a_dead_path_costs_little_for_ever() {
     network.run_until(ms(20_000)).unwrap();
     let wifi = |network: &Network, side| {
         let connection = network.connection(side).unwrap();
-        connection.path_stats(WIFI).unwrap()
+        connection.path(WIFI).unwrap().stats()
     };
     let before = [Side::Client, Side::Server].map(|side| wifi(&network, side));
     network.run_until(ms(620_000)).unwrap();
@@ -179,7 +179,7 @@ fn an_answer_in_time_clears_a_suspect_path() {
     }
     let stats = |network: &Network| {
         let server = network.connection(Side::Server).unwrap();
-        server.path_stats(WIFI).unwrap()
+        server.path(WIFI).unwrap().stats()
     };
     network.run_until(ms(5079)).unwrap();
     assert!(stats(&network).suspect);
@@ -226,7 +226,9 @@ fn a_download_survives_the_death_of_its_fast_path() {
         let mut before = 0;
         network.on_step(move |view| {
             if seen.get().is_none() {
-                let stats = view.client.and_then(|client| client.path_stats(WIFI).ok());
+                let stats = view
+                    .client
+                    .and_then(|client| client.path(WIFI).map(|path| path.stats()).ok());
                 let received = stats.map_or(0, |stats| stats.received_stream_bytes);
                 if view.now >= returns && received > before {
                     seen.set(Some(view.now - returns));

@@ -88,12 +88,17 @@ fn ack_of_what_was_never_sent() {
         let cwnd = duel
             .victim
             .connection()
-            .path_stats(PathId::ZERO)
+            .path(PathId::ZERO)
             .unwrap()
+            .stats()
             .cwnd;
         duel.send(&[Frame::ack(path, beyond, beyond)]);
         assert_eq!(duel.error(), PROTOCOL_VIOLATION, "{path:?}");
-        let after = duel.victim.connection().path_stats(PathId::ZERO);
+        let after = duel
+            .victim
+            .connection()
+            .path(PathId::ZERO)
+            .map(|path| path.stats());
         assert!(after.is_err() || after.unwrap().cwnd <= cwnd);
         cells += 1;
     }
@@ -246,7 +251,7 @@ fn late_acks() {
         duel.send(&[Frame::ack(Some(0), first, first)]);
     }
     assert!(duel.alive(), "{:?}", duel.reason());
-    let rtt = duel.victim.connection().rtt(PathId::ZERO).unwrap();
+    let rtt = duel.victim.connection().path(PathId::ZERO).unwrap().rtt();
     assert!(rtt > 5 * SECOND, "the lie is believed as an RTT: {rtt:?}");
     let since = duel.victim.now;
     let mut seconds = 0;
@@ -294,8 +299,9 @@ fn impossible_ecn_counts() {
         let before = duel
             .victim
             .connection()
-            .path_stats(PathId::ZERO)
+            .path(PathId::ZERO)
             .unwrap()
+            .stats()
             .cwnd;
         let _ = duel.victim.connection().send_stream(id).write(&[7; 5000]);
         duel.victim.flush();
@@ -336,12 +342,12 @@ fn ack_delay_lies() {
     for _ in 0..20 {
         exchange(&mut duel, 10, 0);
     }
-    let before = duel.victim.connection().rtt(PathId::ZERO).unwrap();
+    let before = duel.victim.connection().path(PathId::ZERO).unwrap().rtt();
     for _ in 0..40 {
         // 100 ms, of which 90 ms are said to be delay (times 8 microseconds).
         exchange(&mut duel, 100, 90_000 / 8);
     }
-    let after = duel.victim.connection().rtt(PathId::ZERO).unwrap();
+    let after = duel.victim.connection().path(PathId::ZERO).unwrap().rtt();
     assert!(before < Duration::from_millis(30));
     // 25 ms at most are taken off: more than 70 ms remain.
     let believed = Duration::from_millis(100).saturating_sub(after);

@@ -173,7 +173,13 @@ fn floods_of_path_frames() {
 fn status_out_of_order() {
     let mut duel = multipath();
     duel.open_path(1);
-    let status = |duel: &mut Duel| duel.victim.connection().path_status(PathId(1)).unwrap().1;
+    let status = |duel: &mut Duel| {
+        duel.victim
+            .connection()
+            .path(PathId(1))
+            .unwrap()
+            .remote_status()
+    };
     for (seq, backup, expected) in [
         (10, true, PathStatus::Backup),
         (9, false, PathStatus::Backup),
@@ -286,7 +292,8 @@ fn races_of_path_abandon() {
     let now = duel.victim.now;
     duel.victim
         .connection()
-        .close_path(now, PathId(2), mpquic_proto::PathErrorCode::NO_ERROR)
+        .path_mut(PathId(2))
+        .close(now, mpquic_proto::PathErrorCode::NO_ERROR)
         .unwrap();
     duel.send(&[Frame::PathAbandon { path: 2, code: 0 }]);
     duel.victim.flush();

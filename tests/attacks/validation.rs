@@ -294,7 +294,7 @@ fn packets_from_where_the_peer_is_not() {
         duel.send_from(elsewhere, 0, &[Frame::Ping, Frame::Padding(1150)]);
         let place = |duel: &mut Duel| {
             let connection = duel.victim.connection();
-            connection.network_path(PathId::ZERO).unwrap().remote
+            connection.path(PathId::ZERO).unwrap().network_path().remote
         };
         assert_eq!(place(&mut duel), elsewhere.remote);
         let mut tenths = 0;
@@ -325,7 +325,13 @@ fn window_before_validation() {
         .send_stream(id)
         .write(&[7; 1 << 20]);
     duel.send_on(1, &[Frame::Ping, Frame::Padding(1150)]);
-    let at_first = duel.victim.connection().path_stats(PathId(1)).unwrap().cwnd;
+    let at_first = duel
+        .victim
+        .connection()
+        .path(PathId(1))
+        .unwrap()
+        .stats()
+        .cwnd;
     for _ in 0..50 {
         duel.victim.advance(Duration::from_millis(20));
         let came = duel.collect();
@@ -347,8 +353,8 @@ fn window_before_validation() {
     let after = duel
         .victim
         .connection()
-        .path_stats(PathId(1))
-        .map_or(0, |stats| stats.cwnd);
+        .path(PathId(1))
+        .map_or(0, |path| path.stats().cwnd);
     figure(
         "window before validation",
         "bytes that the window grew by",
@@ -558,7 +564,7 @@ fn a_client_that_moves_is_answered_at_once() {
             .send_stream(id)
             .write(&[7; 1 << 18]);
         duel.victim.flush();
-        let stats = duel.victim.connection().path_stats(PathId(0)).unwrap();
+        let stats = duel.victim.connection().path(PathId(0)).unwrap().stats();
         assert!(stats.in_flight + 1200 > stats.cwnd, "{stats:?}");
         duel.collect();
         let mut frames = vec![Frame::PathChallenge([1; 8])];
@@ -659,7 +665,12 @@ fn another_source_at_the_preferred_address() {
         );
         let over = excess(&duel.victim, &[client_address(0)]);
         figure(CLASS, "bytes beyond 3 x received", over, 0);
-        let path = |duel: &mut Duel| duel.victim.connection().network_path(PathId(0));
+        let path = |duel: &mut Duel| {
+            duel.victim
+                .connection()
+                .path(PathId(0))
+                .map(|path| path.network_path())
+        };
         assert_eq!(path(&mut duel), Ok(duel.tuple(0)), "it does not follow");
         // Who answers, and says more than a probe does, has moved.
         let token = token.expect("a challenge");

@@ -79,12 +79,12 @@ fn complete(network: &mut Network) -> Report {
 
 /// How many paths each side has open.
 fn open_paths(network: &Network) -> [usize; 2] {
-    SIDES.map(|side| network.connection(side).unwrap().paths().count())
+    SIDES.map(|side| network.connection(side).unwrap().paths().ids().count())
 }
 
 fn received_on(network: &Network, id: PathId) -> u64 {
     let client = network.connection(Side::Client).unwrap();
-    client.path_stats(id).unwrap().received_stream_bytes
+    client.path(id).unwrap().stats().received_stream_bytes
 }
 
 /// `basic`: both paths are used, and the transfer takes less time than on one alone.
@@ -108,7 +108,7 @@ fn drop_first_and_second() {
         let report = complete(&mut network);
         assert!(report.longest_stall[0] < ms(400), "{report:?}");
         let dead = network.connection(Side::Server).unwrap();
-        let stats = dead.path_stats(PathId(path as u32)).unwrap();
+        let stats = dead.path(PathId(path as u32)).unwrap().stats();
         assert!(stats.suspect, "path {path}");
     }
 }
@@ -210,9 +210,12 @@ fn nat_rebinding() {
     complete(&mut network);
     assert_eq!(open_paths(&network), [2, 2]);
     let server = network.connection(Side::Server).unwrap();
-    assert_eq!(server.network_path(FIRST).unwrap().remote, outside);
-    assert_eq!(server.path_amplification(FIRST), Ok(None));
-    assert!(server.is_path_validated(FIRST));
+    assert_eq!(server.path(FIRST).unwrap().network_path().remote, outside);
+    assert_eq!(
+        server.path(FIRST).map(|path| path.amplification()),
+        Ok(None)
+    );
+    assert!(server.path(FIRST).is_ok_and(|path| path.is_validated()));
 }
 
 /// `break_both`: both paths die for good. The connection ends by its idle timeout, and not before.
@@ -293,7 +296,7 @@ fn backup() {
     network.at(ms(200), Action::SetPathStatus { side, id, status });
     complete(&mut network);
     let server = network.connection(Side::Server).unwrap();
-    assert_eq!(server.path_status(SECOND).unwrap().1, Some(status));
+    assert_eq!(server.path(SECOND).unwrap().remote_status(), Some(status));
     assert!(received_on(&network, SECOND) < 50_000);
 }
 
@@ -333,7 +336,7 @@ fn datagrams() {
     network.run_until(Duration::from_secs(5)).unwrap();
     let client = network.connection_mut(Side::Client).unwrap();
     let arrived = std::iter::from_fn(|| client.datagrams().recv()).count();
-    let shares = [FIRST, SECOND].map(|id| client.path_stats(id).unwrap().received_bytes);
+    let shares = [FIRST, SECOND].map(|id| client.path(id).unwrap().stats().received_bytes);
     // 30 of 1,000 bytes in 10 ms are 24 Mbit/s: more than the first path carries.
     assert!(arrived > 900, "{arrived}");
     assert!(shares.iter().all(|bytes| *bytes > 100_000), "{shares:?}");
@@ -375,7 +378,7 @@ fn events_and_quality() {
     network.run_until(ms(599)).unwrap();
     for (id, link) in [(FIRST, first()), (SECOND, second())] {
         let server = network.connection(Side::Server).unwrap();
-        let stats = server.path_stats(id).unwrap();
+        let stats = server.path(id).unwrap().stats();
         let base = 2 * link.delay;
         assert!(
             stats.min_rtt >= base && stats.min_rtt < base + ms(10),

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mpquic_proto::{
-    Connection, NumberSpace, Observer, PacketReceived, PacketSent, PathId, Side, TransportConfig,
+    CollectionSize, Connection, NumberSpace, Observer, PacketReceived, PacketSent, PathId, Side,
+    TransportConfig,
 };
 use mpquic_sim::{DatagramInfo, DatagramStep, Network, StepView};
 
@@ -173,7 +174,10 @@ impl Watch {
             }
             // Not only those that the paths use: a client's PATH_RESPONSE proves the address that it probes from, though the
             // path's size there is still to be proven by a second one (RFC 9000 section 8.2.1).
-            let proven = server.amplification().filter(|(_, limit)| limit.is_none());
+            let proven = server
+                .paths()
+                .amplification()
+                .filter(|(_, limit)| limit.is_none());
             for (tuple, _) in proven {
                 let Some(link) = places.link_to(tuple.remote) else {
                     continue;
@@ -206,10 +210,8 @@ fn armed(connection: &Connection, timer: Option<Duration>, now: Duration) -> Res
         return Ok(());
     }
     let side = connection.side();
-    for id in connection.paths() {
-        let Ok(path) = connection.path_stats(id) else {
-            continue;
-        };
+    for open in connection.paths().iter() {
+        let (id, path) = (open.id(), open.stats());
         if path.in_flight == 0 {
             continue;
         }
@@ -217,7 +219,7 @@ fn armed(connection: &Connection, timer: Option<Duration>, now: Duration) -> Res
             return Err(format!("{side:?}: data in flight and no timer"));
         };
         // RFC 9002 section 6.2.1: not before the handshake is confirmed; section 6.2.2.1: nor at the limit.
-        if !connection.is_handshake_confirmed() || connection.path_amplification(id) != Ok(None) {
+        if !connection.is_handshake_confirmed() || open.amplification().is_some() {
             continue;
         }
         let slack = (4 * path.rtt_var).max(Duration::from_millis(1)) + MAX_ACK_DELAY;
@@ -236,7 +238,7 @@ fn armed(connection: &Connection, timer: Option<Duration>, now: Duration) -> Res
 
 fn caps(connection: &Connection) -> Result<(), String> {
     let mut broken = Ok(());
-    connection.for_each_collection(|collection| {
+    CollectionSize::for_each(connection, |collection| {
         if collection.size > collection.cap {
             broken = Err(format!("{:?}: {collection:?}", connection.side()));
         }
@@ -249,7 +251,7 @@ fn caps(connection: &Connection) -> Result<(), String> {
 //# Prior to validating the client address, servers MUST NOT send more than three times as many
 //# bytes as the number of bytes they have received.
 fn amplification(connection: &Connection) -> Result<(), String> {
-    for (tuple, limit) in connection.amplification() {
+    for (tuple, limit) in connection.paths().amplification() {
         if let Some((sent, received)) = limit
             && sent > received.saturating_mul(3)
         {
@@ -274,16 +276,18 @@ impl History {
                 return Ok(());
             };
             for (side, validated) in [client, server].into_iter().zip(&mut validated) {
-                validated.extend(side.paths().filter(|id| side.is_path_validated(*id)));
+                let proven = side.paths().iter().filter(|path| path.is_validated());
+                validated.extend(proven.map(|path| path.id()));
             }
-            let theirs: BTreeSet<_> = server.paths().collect();
-            let both = client.paths().filter(|id| {
+            let theirs: BTreeSet<_> = server.paths().ids().collect();
+            let both = client.paths().iter().filter(|path| {
+                let id = &path.id();
                 theirs.contains(id) && validated.iter().all(|validated| validated.contains(id))
             });
             let open: Vec<_> = both
-                .filter_map(|id| {
-                    let path = client.network_path(id).ok()?;
-                    Some((id, places.borrow().link_from(path.local)?))
+                .filter_map(|path| {
+                    let link = places.borrow().link_from(path.network_path().local)?;
+                    Some((path.id(), link))
                 })
                 .collect();
             let history = &mut kept.borrow_mut().0;

@@ -68,28 +68,28 @@ fn act(network: &mut Network, deed: Deed) {
             });
         }
         Deed::Close { side, nth } => connection(network, side, &|c| {
-            let open: Vec<_> = c.paths().collect();
+            let open: Vec<_> = c.paths().ids().collect();
             if let Some(id) = open.get(nth % open.len().max(1)) {
-                let _ = c.close_path(now, *id, ABANDONED);
+                let _ = c.path_mut(*id).close(now, ABANDONED);
             }
         }),
         Deed::Cross => {
             for side in [Side::Client, Side::Server] {
                 connection(network, side, &|c| {
-                    let mut open: Vec<_> = c.paths().collect();
+                    let mut open: Vec<_> = c.paths().ids().collect();
                     if side == Side::Client {
                         open.reverse();
                     }
                     for id in open {
-                        let _ = c.close_path(now, id, ABANDONED);
+                        let _ = c.path_mut(id).close(now, ABANDONED);
                     }
                 });
             }
         }
         Deed::Status { side, nth, status } => connection(network, side, &|c| {
-            let open: Vec<_> = c.paths().collect();
+            let open: Vec<_> = c.paths().ids().collect();
             if let Some(id) = open.get(nth % open.len().max(1)) {
-                let _ = c.set_path_status(*id, status);
+                let _ = c.path_mut(*id).set_status(status);
             }
         }),
         Deed::KeyUpdate { side } => connection(network, side, &|c| c.force_key_update(now)),
@@ -246,8 +246,8 @@ impl Run {
                     println!("  {at:?} {event:?}");
                 }
                 if let Some(connection) = self.network.connection(side) {
-                    for id in connection.paths() {
-                        println!("  {id} {:?}", connection.path_stats(id));
+                    for path in connection.paths().iter() {
+                        println!("  {} {:?}", path.id(), path.stats());
                     }
                 }
             }
@@ -348,14 +348,11 @@ impl Run {
         let connections = sides.filter_map(|side| self.network.connection(side));
         let places = self.places.borrow();
         connections.into_iter().any(|connection| {
-            let mut paths = connection.paths();
-            paths.any(|id| {
-                let here = connection.network_path(id).is_ok_and(|path| {
-                    let ends = [path.local, path.remote];
-                    ends.into_iter()
-                        .any(|end| places.link_of(end) == Some(number))
-                });
-                let stats = connection.path_stats(id).unwrap_or_default();
+            let mut paths = connection.paths().iter();
+            paths.any(|path| {
+                let (addresses, stats) = (path.network_path(), path.stats());
+                let mut ends = [addresses.local, addresses.remote].into_iter();
+                let here = ends.any(|end| places.link_of(end) == Some(number));
                 let slack = 4 * stats.rtt_var + MAX_ACK_DELAY;
                 let pto = (stats.rtt + slack).saturating_mul(1 << stats.pto_count.min(20));
                 here && stats.in_flight > 0 && (stats.pto_count > 3 || 2 * pto > idle)

@@ -164,11 +164,9 @@ impl Places {
 
 /// The client's paths at an address.
 fn paths_at(connection: &Connection, local: SocketAddr) -> Vec<PathId> {
-    let at = |id: &PathId| {
-        let path = connection.network_path(*id);
-        path.is_ok_and(|path| path.local == local)
-    };
-    connection.paths().filter(at).collect()
+    let paths = connection.paths().iter();
+    let here = paths.filter(|path| path.network_path().local == local);
+    here.map(|path| path.id()).collect()
 }
 
 fn perform(network: &mut Network, places: Rc<RefCell<Places>>, motion: Motion) {
@@ -207,7 +205,7 @@ fn perform(network: &mut Network, places: Rc<RefCell<Places>>, motion: Motion) {
             // For want of a connection ID, for instance. An address that is in use stays then.
             let mut left = there.is_empty();
             for id in there {
-                left |= connection.migrate_path(instant, id, address).is_ok();
+                left |= connection.path_mut(id).migrate(instant, address).is_ok();
             }
             if left {
                 network.act(Action::Renumber { client, address }).unwrap();
@@ -215,10 +213,12 @@ fn perform(network: &mut Network, places: Rc<RefCell<Places>>, motion: Motion) {
             }
         }
         Motion::Migrate { nth, client } => {
-            let open: Vec<_> = connection.paths().collect();
+            let open: Vec<_> = connection.paths().ids().collect();
             if let Some(id) = open.get(nth % open.len().max(1)) {
                 // May be refused: no connection ID is left, or it is there already.
-                let _ = connection.migrate_path(instant, *id, addresses[client][0]);
+                let _ = connection
+                    .path_mut(*id)
+                    .migrate(instant, addresses[client][0]);
             }
         }
     }
@@ -237,14 +237,12 @@ fn look(network: &mut Network, places: Rc<RefCell<Places>>) {
     if connection.is_closed() {
         return;
     }
-    let open: Vec<_> = connection.paths().collect();
-    for id in open {
-        let Ok(path) = connection.network_path(id) else {
-            continue;
-        };
+    let open = connection.paths().iter();
+    let open: Vec<_> = open.map(|path| (path.id(), path.network_path())).collect();
+    for (id, path) in open {
         let link = places.borrow().link_of(path.local);
         if let Some(link) = link.filter(|_| places.borrow().link_from(path.local).is_none()) {
-            let _ = connection.migrate_path(instant, id, addresses[link]);
+            let _ = connection.path_mut(id).migrate(instant, addresses[link]);
         }
     }
     network.at(

@@ -122,7 +122,7 @@ pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<S
 pub(crate) fn of_resume(server: &Connection, numbers: &[usize]) -> Vec<(String, f64)> {
     let mut values = Vec::new();
     for (id, number) in numbers.iter().enumerate() {
-        let Ok(stats) = server.path_stats(PathId(id as u32)) else {
+        let Ok(stats) = server.path(PathId(id as u32)).map(|path| path.stats()) else {
             continue;
         };
         let number = number + 1;

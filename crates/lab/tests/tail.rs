@@ -114,7 +114,7 @@ fn copies(turns: &'static [usize], bound: bool) -> [u64; 2] {
         .unwrap();
     network.run_to_completion(Duration::from_secs(30)).unwrap();
     let server = network.connection(Side::Server).unwrap();
-    [0, 1].map(|path| server.path_stats(PathId(path)).unwrap().copied_packets)
+    [0, 1].map(|path| server.path(PathId(path)).unwrap().stats().copied_packets)
 }
 
 /// The scheduler stays master: copies go where it sends data itself, and none goes anywhere once it has said which stream
@@ -175,7 +175,7 @@ fn piece_by_piece(finished: bool, delay: Duration) -> u64 {
     .unwrap();
     let server = pair.side(Side::Server).unwrap();
     (0..2)
-        .map(|path| server.path_stats(PathId(path)).unwrap().copied_bytes)
+        .map(|path| server.path(PathId(path)).unwrap().stats().copied_bytes)
         .sum()
 }
 

@@ -204,10 +204,8 @@ impl fmt::Debug for ZeroRttAccepted {
 /// The addresses of the oldest open path.
 fn first_path(shared: &Shared) -> FourTuple {
     let state = shared.lock();
-    let first = state.proto.paths().next();
-    first
-        .and_then(|id| state.proto.network_path(id).ok())
-        .unwrap_or(shared.first_path)
+    let first = state.proto.paths().iter().next();
+    first.map_or(shared.first_path, |path| path.network_path())
 }
 
 fn handshake_data(state: &State) -> HandshakeData {
@@ -489,11 +487,7 @@ impl Connection {
     /// The smallest smoothed RTT of the open paths; [`Path::stats`] has them all.
     pub fn rtt(&self) -> Option<Duration> {
         let state = self.0.lock();
-        state
-            .proto
-            .paths()
-            .filter_map(|id| state.proto.rtt(id).ok())
-            .min()
+        state.proto.paths().iter().map(|path| path.rtt()).min()
     }
 
     /// The application protocol (ALPN), if one was agreed on.
@@ -681,13 +675,13 @@ impl Connection {
     ///
     /// If there is none with this ID.
     pub fn path(&self, id: PathId) -> Result<Path, PathError> {
-        self.0.lock().proto.network_path(id)?;
+        self.0.lock().proto.path(id)?;
         Ok(Path::new(self.0.clone(), id))
     }
 
     /// The open paths, oldest first.
     pub fn paths(&self) -> Vec<Path> {
-        let ids: Vec<_> = self.0.lock().proto.paths().collect();
+        let ids: Vec<_> = self.0.lock().proto.paths().ids().collect();
         ids.into_iter()
             .map(|id| Path::new(self.0.clone(), id))
             .collect()

@@ -96,7 +96,7 @@ impl News {
         }
         if let Some(link) = self.link.take() {
             let (id, path, mtu) = *link;
-            proto.set_link_mtu(now, id, &path, mtu);
+            proto.path_mut(id).set_link_mtu(now, &path, mtu);
         }
     }
 }
@@ -257,7 +257,7 @@ impl Driver {
         if state.proto.is_closed() && self.batch.is_empty() && !more && transmits[0].is_none() {
             remains = self.what_remains(&mut state.proto);
         }
-        if let Some((id, path)) = state.proto.link_mtu_wanted(std_now) {
+        if let Some((id, path)) = state.proto.paths().link_mtu_wanted(std_now) {
             self.news.link = Some(Box::new((id, path, None)));
         }
         Round {
@@ -451,14 +451,14 @@ fn leave_unroutable(
     orphan: bool,
 ) {
     // Rare enough for a list.
-    let paths: Vec<_> = proto.paths().collect();
+    let paths: Vec<_> = proto.paths().ids().collect();
     let mut staying = Vec::new();
     for id in paths {
-        let Ok(path) = proto.network_path(id) else {
+        let Ok(path) = proto.path(id).map(|path| path.network_path()) else {
             continue;
         };
         if outbox.can_send_from(path.local) {
-            proto.set_stranded(id, false);
+            proto.path_mut(id).set_stranded(false);
         } else if let Err(stays) = leave(proto, now, outbox, id) {
             staying.push((id, path, stays));
         }
@@ -471,7 +471,7 @@ fn leave_unroutable(
             return proto.lose_address(now, path, reason);
         }
         tracing::debug!(%id, %path, "path without a socket stays");
-        proto.set_stranded(id, true);
+        proto.path_mut(id).set_stranded(true);
     }
 }
 
@@ -494,7 +494,7 @@ fn leave(
         refusal: None,
         replaced: false,
     };
-    let Ok(FourTuple { local, remote }) = proto.network_path(id) else {
+    let Ok(FourTuple { local, remote }) = proto.path(id).map(|path| path.network_path()) else {
         return Ok(());
     };
     if proto.is_closed() {
@@ -504,18 +504,20 @@ fn leave(
     let successor = outbox.successor(local);
     stays.replaced = successor.is_some();
     if let Some(successor) = successor {
-        match proto.replace_local(now, id, successor) {
+        match proto.path_mut(id).replace_local(now, successor) {
             Ok(()) => return Ok(()),
             Err(error) => stays.refusal = Some(error),
         }
     }
-    let abandoned = proto.close_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR);
+    let abandoned = proto
+        .path_mut(id)
+        .close(now, PathErrorCode::PATH_UNSTABLE_OR_POOR);
     if abandoned.is_ok() {
         return Ok(());
     }
     let mut others = outbox.locals().map(|(local, _)| local);
     if let Some(other) = others.find(|other| other.is_ipv4() == remote.is_ipv4()) {
-        match proto.replace_local(now, id, other) {
+        match proto.path_mut(id).replace_local(now, other) {
             Ok(()) => return Ok(()),
             Err(error) => stays.refusal = Some(error),
         }
@@ -527,13 +529,13 @@ fn leave(
 #[cold]
 #[inline(never)]
 fn lacks_route(proto: &proto::Connection, outbox: &Outbox) -> bool {
-    let mut paths = proto.paths().filter_map(|id| proto.network_path(id).ok());
+    let mut paths = proto.paths().iter().map(|path| path.network_path());
     !proto.is_closed() && paths.any(|path| !outbox.can_send_from(path.local))
 }
 
 /// Whether a socket can send for some path.
 fn has_route(proto: &proto::Connection, outbox: &Outbox) -> bool {
-    let mut paths = proto.paths().filter_map(|id| proto.network_path(id).ok());
+    let mut paths = proto.paths().iter().map(|path| path.network_path());
     paths.any(|path| outbox.can_send_from(path.local))
 }
 

@@ -68,7 +68,7 @@ impl Path {
         self.connection.with(|state| {
             let now = Instant::now().into_std();
             state.touched = true;
-            state.proto.close_path(now, self.id, code)
+            state.proto.path_mut(self.id).close(now, code)
         })
     }
 
@@ -80,7 +80,7 @@ impl Path {
     pub fn set_status(&self, status: PathStatus) -> Result<(), PathError> {
         self.connection.with(|state| {
             state.touched = true;
-            state.proto.set_path_status(self.id, status)
+            state.proto.path_mut(self.id).set_status(status)
         })
     }
 
@@ -90,8 +90,7 @@ impl Path {
     ///
     /// If it is not open any more.
     pub fn status(&self) -> Result<PathStatus, PathError> {
-        let (ours, _) = self.connection.lock().proto.path_status(self.id)?;
-        Ok(ours)
+        Ok(self.connection.lock().proto.path(self.id)?.status())
     }
 
     /// How the peer wants it to be used, if it has said so.
@@ -100,8 +99,7 @@ impl Path {
     ///
     /// If it is not open any more.
     pub fn remote_status(&self) -> Result<Option<PathStatus>, PathError> {
-        let (_, theirs) = self.connection.lock().proto.path_status(self.id)?;
-        Ok(theirs)
+        Ok(self.connection.lock().proto.path(self.id)?.remote_status())
     }
 
     /// Its figures; the last ones, if it was abandoned.
@@ -112,10 +110,13 @@ impl Path {
     /// kept, as many as an event may wait to be read.
     pub fn stats(&self) -> Result<PathStats, PathError> {
         let state = self.connection.lock();
-        state.proto.path_stats(self.id).or_else(|gone| {
-            let closed = state.closed_path(self.id);
-            closed.map(|(_, stats)| stats).ok_or(gone)
-        })
+        match state.proto.path(self.id) {
+            Ok(path) => Ok(path.stats()),
+            Err(gone) => {
+                let closed = state.closed_path(self.id);
+                closed.map(|(_, stats)| stats).ok_or(gone)
+            }
+        }
     }
 
     /// Its smoothed RTT.
@@ -124,7 +125,7 @@ impl Path {
     ///
     /// If its state is gone.
     pub fn rtt(&self) -> Result<Duration, PathError> {
-        self.connection.lock().proto.rtt(self.id)
+        Ok(self.connection.lock().proto.path(self.id)?.rtt())
     }
 
     /// Its addresses, as this side sees them now.
@@ -133,7 +134,7 @@ impl Path {
     ///
     /// If its state is gone.
     pub fn network_path(&self) -> Result<FourTuple, PathError> {
-        self.connection.lock().proto.network_path(self.id)
+        Ok(self.connection.lock().proto.path(self.id)?.network_path())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use proto::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathStatus};
+use proto::{FourTuple, PathError, PathErrorCode, PathEvent, PathId, PathRef, PathStatus};
 
 /// Which paths a client opens by itself. Servers open none (RFC 10069, Path Management, leaves that to clients).
 ///
@@ -267,11 +267,8 @@ impl Mesh {
         }
         self.find_links(locals, now);
         for link in &mut self.links {
-            let open = proto.paths().find(|&id| {
-                proto
-                    .network_path(id)
-                    .is_ok_and(|path| path.matches(&link.path))
-            });
+            let is_its = |path: &PathRef<'_>| path.network_path().matches(&link.path);
+            let open = proto.paths().iter().find(is_its).map(|path| path.id());
             link.id = open.or(link.id);
             link.tell_status(proto);
             if link.status == PathStatus::Backup {
@@ -370,7 +367,7 @@ impl Link {
     fn tell_status(&mut self, proto: &mut proto::Connection) {
         if let Some(id) = self.id
             && self.told != self.status
-            && proto.set_path_status(id, self.status).is_ok()
+            && proto.path_mut(id).set_status(self.status).is_ok()
         {
             self.told = self.status;
         }
@@ -378,20 +375,16 @@ impl Link {
 
     /// A path that lost its socket goes on from another one, which may have a path already: it is used as that socket says.
     fn tell_moved(&self, proto: &mut proto::Connection) {
-        let here = |id: &PathId| {
-            let path = proto.network_path(*id);
-            Some(*id) != self.id && path.is_ok_and(|path| path.matches(&self.path))
-        };
+        let moved = proto.paths().iter().filter(|path| {
+            Some(path.id()) != self.id
+                && path.network_path().matches(&self.path)
+                && path.status() != self.status
+        });
         // Rare enough for a list.
-        let moved: Vec<_> = proto.paths().filter(here).collect();
+        let moved: Vec<_> = moved.map(|path| path.id()).collect();
         for id in moved {
-            if proto
-                .path_status(id)
-                .is_ok_and(|(ours, _)| ours != self.status)
-            {
-                // One that is closed by now needs no status.
-                let _ = proto.set_path_status(id, self.status);
-            }
+            // One that is closed by now needs no status.
+            let _ = proto.path_mut(id).set_status(self.status);
         }
     }
 

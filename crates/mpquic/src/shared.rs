@@ -276,9 +276,9 @@ impl State {
                 self.handshake_data_ready = true;
                 self.connected = true;
                 if let Some(mesh) = &mut self.mesh
-                    && let Ok(path) = self.proto.network_path(PathId::ZERO)
+                    && let Ok(path) = self.proto.path(PathId::ZERO)
                 {
-                    mesh.set_first_remote(path.remote);
+                    mesh.set_first_remote(path.network_path().remote);
                 }
                 if self.proto.rejected_0rtt() {
                     self.wake_streams(effects);
@@ -333,7 +333,7 @@ impl State {
             _ => None,
         };
         if let PathEvent::Abandoned { id, .. } = event
-            && let Some((tuple, stats)) = self.proto.abandoned_path(id)
+            && let Some((tuple, stats)) = self.proto.paths().abandoned(id)
         {
             if self.closed_paths.len() == PATH_EVENTS {
                 self.closed_paths.pop_front();

@@ -18,21 +18,20 @@ pub struct CollectionSize {
     pub cap: u64,
 }
 
-impl Connection {
-    /// Calls `f` with every collection that the peer can make grow.
-    #[doc(hidden)]
-    pub fn for_each_collection(&self, mut f: impl FnMut(CollectionSize)) {
+impl CollectionSize {
+    /// Calls `f` with every collection of a connection that the peer can make grow.
+    pub fn for_each(connection: &Connection, mut f: impl FnMut(Self)) {
         let mut tell = |what, size: usize, cap: usize| {
-            f(CollectionSize {
+            f(Self {
                 what,
                 size: size as u64,
                 cap: cap as u64,
             });
         };
-        for space in self.handshake.spaces() {
+        for space in connection.handshake.spaces() {
             tell_space(space, &mut tell);
         }
-        for path in self.paths.iter() {
+        for path in connection.paths.iter() {
             tell_space(path.space(), &mut tell);
             let addresses = 1 + usize::from(path.network(Addresses::Previous).is_some());
             tell(
@@ -56,26 +55,26 @@ impl Connection {
                 );
             }
         }
-        for retired in self.paths.retired() {
+        for retired in connection.paths.retired() {
             tell_space(&retired.space, &mut tell);
         }
         tell(
             "open paths",
-            self.paths.open_count(),
+            connection.paths.open_count(),
             limits::MAX_OPEN_PATHS,
         );
         tell(
             "abandoned paths kept",
-            self.paths.retired().len(),
+            connection.paths.retired().len(),
             limits::MAX_ABANDONED_PATHS,
         );
         tell(
             "PATH_ABANDON frames",
-            self.paths.abandons().len(),
+            connection.paths.abandons().len(),
             limits::MAX_PENDING_ABANDONS,
         );
         for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
-            let (bytes, gaps) = self.handshake.session().buffered(space_id);
+            let (bytes, gaps) = connection.handshake.session().buffered(space_id);
             tell("CRYPTO bytes", bytes, limits::MAX_CRYPTO_BUFFER as usize);
             tell("CRYPTO gaps", gaps, limits::MAX_CRYPTO_GAPS);
         }
@@ -83,15 +82,15 @@ impl Connection {
             limits::MAX_PATH_IDS_ISSUED_EARLY as usize * limits::MAX_UNDECRYPTABLE_PER_FURTHER_PATH;
         tell(
             "undecryptable packets",
-            self.handshake.undecryptable().len(),
+            connection.handshake.undecryptable().len(),
             limits::MAX_UNDECRYPTABLE_PACKETS + further,
         );
         tell(
             "bytes of undecryptable packets",
-            self.handshake.undecryptable().bytes(),
+            connection.handshake.undecryptable().bytes(),
             limits::MAX_UNDECRYPTABLE_BYTES + further * limits::MAX_UNDECRYPTABLE_FURTHER_PACKET,
         );
-        let (retiring, most_held) = self.paths.remote_cids().sizes();
+        let (retiring, most_held) = connection.paths.remote_cids().sizes();
         tell(
             "connection IDs to retire",
             retiring,
@@ -102,7 +101,7 @@ impl Connection {
             most_held,
             limits::ACTIVE_CONNECTION_ID_LIMIT as usize,
         );
-        let (path_ids, most_issued) = self.paths.local_cids().sizes();
+        let (path_ids, most_issued) = connection.paths.local_cids().sizes();
         tell(
             "path IDs with connection IDs of ours",
             path_ids,
@@ -115,7 +114,7 @@ impl Connection {
             most_issued,
             limits::MAX_ISSUED_CIDS_PER_PATH as usize,
         );
-        self.data.for_each_size(&mut tell);
+        connection.data.for_each_size(&mut tell);
     }
 }
 

@@ -59,7 +59,7 @@ pub use config::{
     ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
-pub use connection::{Connection, Event, PathEvent};
+pub use connection::{Connection, Event, PathEvent, PathMut};
 pub use data::{Datagrams, RecvStream, SendStream, SpareBuffers, Streams};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
@@ -88,6 +88,7 @@ pub use observe::{
     PathChangeKind, PathMetrics, Started, StreamPiece,
 };
 pub use packet::Version;
+pub use path::{PathRef, PathsRef};
 pub use shards::ConnectionCount;
 pub use stats::{ConnectionStats, PathStats};
 pub use stream::{Chunk, ClosedStream, FinishError, ReadError, StreamEvent, WriteError};

@@ -105,7 +105,12 @@ fn a_proven_address_has_no_limit() {
         pair.retry = retry;
         let accepted = pair.run_until(SECOND, |pair| pair.server.connection.is_some());
         assert!(accepted);
-        assert_eq!(pair.s().is_path_validated(PathId::ZERO), retry);
+        assert_eq!(
+            pair.s()
+                .path(PathId::ZERO)
+                .is_ok_and(|path| path.is_validated()),
+            retry
+        );
     }
 }
 
@@ -183,7 +188,8 @@ fn a_token_counts_for_all_addresses_that_were_validated() {
         }
         let ids = [PathId(1), PathId(2)];
         let open = pair.run_until(SECOND, |pair| {
-            ids.iter().all(|id| pair.s().is_path_validated(*id))
+            ids.iter()
+                .all(|id| pair.s().path(*id).is_ok_and(|path| path.is_validated()))
         });
         assert!(open);
         pair.run_until(SECOND, |_| false);
@@ -199,11 +205,15 @@ fn sent_before_validation(from: u8) -> (u64, Pair) {
     let (mut pair, _) = visited(Arc::new(TokenMemoryStore::default()));
     let now = pair.now;
     pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(SECOND, |pair| pair.s().is_path_validated(PathId(1))));
+    assert!(pair.run_until(SECOND, |pair| {
+        pair.s()
+            .path(PathId(1))
+            .is_ok_and(|path| path.is_validated())
+    }));
     pair.run_until(SECOND, |_| false);
     pair.reconnect(tuple(0));
     pair.app = Box::new(move |is_client, now, connection| {
-        if is_client && connection.may_open_paths() && connection.paths().count() == 1 {
+        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
             let _ = connection.open_path(now, tuple(from));
             if let Some(stream) = connection.streams().open(Dir::Bi) {
                 let _ = connection.send_stream(stream).write(b"all of it");
@@ -224,16 +234,16 @@ fn data_before_validation(pair: &mut Pair, path: PathId) -> u64 {
         if let Some(stream) = pair.s().streams().accept(Dir::Bi) {
             let _ = pair.s().send_stream(stream).write(&[7; 4_000_000]);
         }
-        for (tuple, traffic) in pair.s().amplification() {
+        for (tuple, traffic) in pair.s().paths().amplification() {
             // An initial window, and what the amplification limit allows beside it.
             if let Some((sent, received)) = traffic {
                 assert!(sent <= 3 * received, "{sent} after {received} of {tuple:?}");
             }
         }
-        if pair.s().is_path_validated(path) {
+        if pair.s().path(path).is_ok_and(|path| path.is_validated()) {
             return true;
         }
-        let stats = pair.s().path_stats(path);
+        let stats = pair.s().path(path).map(|path| path.stats());
         before = stats.map_or(0, |stats| stats.sent_stream_bytes);
         false
     });
@@ -257,7 +267,8 @@ fn an_address_that_a_token_knows_gets_data_ahead_once() {
     let now = pair.now;
     // The client opens path 2 then.
     pair.c()
-        .close_path(now, PathId(1), PathErrorCode::NO_ERROR)
+        .path_mut(PathId(1))
+        .close(now, PathErrorCode::NO_ERROR)
         .unwrap();
     assert_eq!(data_before_validation(&mut pair, PathId(2)), 0);
 }

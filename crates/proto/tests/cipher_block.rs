@@ -44,7 +44,7 @@ fn connected() -> (Pair, Sizes) {
     let mut pair = Pair::with_endpoints(config.clone(), config, endpoints);
     pair.connect();
     assert!(pair.run_until(Duration::from_secs(2), |pair| {
-        let path = pair.s().path_stats(PathId::ZERO);
+        let path = pair.s().path(PathId::ZERO).map(|path| path.stats());
         path.unwrap().mtu == 1452
     }));
     sizes.lock().unwrap().clear();

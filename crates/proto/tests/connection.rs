@@ -84,12 +84,10 @@ fn bulk_on_two_paths() {
     let now = pair.now;
     let id = pair.c().open_path(now, tuple(1)).unwrap();
     assert_eq!(id, PathId(1));
-    assert!(pair.run_until(Duration::from_secs(2), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(2), |pair| pair.both_validated(id)));
     transfer(&mut pair, 5_000_000, Duration::from_secs(20));
     for id in [PathId(0), PathId(1)] {
-        assert!(pair.c().path_stats(id).unwrap().sent_stream_bytes > 0);
+        assert!(pair.c().path(id).unwrap().stats().sent_stream_bytes > 0);
     }
 }
 
@@ -178,7 +176,7 @@ fn closed_unheard() -> Pair {
 #[test]
 fn what_is_left_of_a_connection_tells_the_peer_that_it_is_closed() {
     let mut pair = closed_unheard();
-    let trip = pair.c().path_stats(PathId::ZERO).unwrap().rtt;
+    let trip = pair.c().path(PathId::ZERO).unwrap().stats().rtt;
     let (handle, mut connection) = pair.client.connection.take().unwrap();
     while let Some(event) = connection.poll_endpoint_events() {
         pair.client.endpoint.handle_event(handle, event);
@@ -259,9 +257,7 @@ fn a_path_dead_in_one_direction_still_serves_the_other() {
     pair.connect();
     let now = pair.now;
     let id = pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(2), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(2), |pair| pair.both_validated(id)));
     pair.filter = Box::new(|from_client, path, _| !(from_client && *path == tuple(1)));
     let up = pair.c().streams().open(Dir::Uni).unwrap();
     let down = pair.s().streams().open(Dir::Uni).unwrap();
@@ -289,7 +285,7 @@ fn a_path_dead_in_one_direction_still_serves_the_other() {
                 received[side] += n;
             }
         }
-        on_second = pair.s().path_stats(id).unwrap().sent_stream_bytes;
+        on_second = pair.s().path(id).unwrap().stats().sent_stream_bytes;
         if received[1] < LEN / 2 {
             at_half = on_second;
         }

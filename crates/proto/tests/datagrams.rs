@@ -29,9 +29,7 @@ fn two_paths() -> Pair {
     pair.connect();
     let now = pair.now;
     assert_eq!(pair.c().open_path(now, tuple(1)), Ok(SECOND));
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(SECOND)));
     run(&mut pair, 500);
     pair
 }
@@ -123,7 +121,8 @@ fn all_paths_carry_a_copy_and_a_backup_none() {
 
     let mut pair = two_paths();
     pair.c()
-        .set_path_status(SECOND, PathStatus::Backup)
+        .path_mut(SECOND)
+        .set_status(PathStatus::Backup)
         .unwrap();
     send(&mut pair, 3, DatagramOptions::new().all_paths());
     run(&mut pair, 1000);
@@ -145,7 +144,7 @@ fn they_end_with_their_path_and_the_other_path_goes_on() {
     send(&mut pair, 101, DatagramOptions::new().all_paths());
     let now = pair.now;
     let code = PathErrorCode::APPLICATION_ABANDON_PATH;
-    pair.c().close_path(now, SECOND, code).unwrap();
+    pair.c().path_mut(SECOND).close(now, code).unwrap();
     run(&mut pair, 1000);
     assert_eq!(received(&mut pair), [100, 101]);
     // One of the copies was for the path that ended.

@@ -14,7 +14,7 @@ const FLIGHT: usize = 24;
 fn eager(client: TransportConfig, server: TransportConfig) -> Pair {
     let mut pair = Pair::new(client, server);
     pair.app = Box::new(|is_client, now: Instant, connection| {
-        if is_client && connection.may_open_paths() && connection.paths().count() == 1 {
+        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
             let _ = connection.open_path(now, tuple(1));
             if let Some(request) = connection.streams().open(Dir::Bi) {
                 let _ = connection.send_stream(request).write(b"all of it");
@@ -43,8 +43,9 @@ fn opened_without(start: PathStart, lost: usize) -> Option<Duration> {
         counter.get() != lost + 1
     });
     let open = pair.run_until(Duration::from_secs(20), |pair| {
-        let server = pair.server.connection.is_some() && pair.s().is_path_validated(SECOND);
-        server && pair.c().is_path_validated(SECOND)
+        let server = pair.server.connection.is_some()
+            && pair.s().path(SECOND).is_ok_and(|path| path.is_validated());
+        server && pair.c().path(SECOND).is_ok_and(|path| path.is_validated())
     });
     assert!(open, "without datagram {lost}");
     (count.get() > lost).then(|| pair.now - begin)
@@ -83,7 +84,7 @@ fn a_lost_datagram_costs_no_more_than_a_probe_timeout() {
 fn a_path_whose_packets_overtake_the_finished_opens_when_that_comes() {
     let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
     pair.app = Box::new(|is_client, now, connection| {
-        if is_client && connection.may_open_paths() && connection.paths().count() == 1 {
+        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
             let stream = connection.streams().open(Dir::Uni).unwrap();
             let _ = connection.send_stream(stream).write(&[7; 40_000]);
             connection.open_path(now, tuple(1)).unwrap();
@@ -96,7 +97,8 @@ fn a_path_whose_packets_overtake_the_finished_opens_when_that_comes() {
         let long = datagram[0] & 0x80 != 0;
         !(from_client && long) || challenged || std::mem::take(&mut hello)
     });
-    let opens = |pair: &mut Pair| pair.server.connection.is_some() && pair.c().paths().count() == 2;
+    let opens =
+        |pair: &mut Pair| pair.server.connection.is_some() && pair.c().paths().ids().count() == 2;
     assert!(pair.run_until(Duration::from_secs(5), opens));
     let flying = &mut pair.server.inbound;
     let challenge = flying
@@ -110,7 +112,7 @@ fn a_path_whose_packets_overtake_the_finished_opens_when_that_comes() {
     assert!(data > limits::MAX_UNDECRYPTABLE_PACKETS, "{data} datagrams");
     // Nothing of the path is said again within this time: the first challenge was kept.
     let opened = pair.run_until(Duration::from_millis(99), |pair| {
-        pair.s().is_path_validated(SECOND)
+        pair.s().path(SECOND).is_ok_and(|path| path.is_validated())
     });
     assert!(opened);
 }
@@ -136,15 +138,15 @@ fn sent_before_validation(client: bool, server: bool) -> u64 {
         if let Some(stream) = pair.s().streams().accept(Dir::Bi) {
             let _ = pair.s().send_stream(stream).write(&[7; 400_000]);
         }
-        for (_, traffic) in pair.s().amplification() {
+        for (_, traffic) in pair.s().paths().amplification() {
             if let Some((sent, received)) = traffic {
                 assert!(sent <= 3 * received, "{sent} after {received}");
             }
         }
-        let Ok(stats) = pair.s().path_stats(SECOND) else {
+        let Ok(stats) = pair.s().path(SECOND).map(|path| path.stats()) else {
             return false;
         };
-        if pair.s().is_path_validated(SECOND) {
+        if pair.s().path(SECOND).is_ok_and(|path| path.is_validated()) {
             return true;
         }
         before = stats.sent_stream_bytes;

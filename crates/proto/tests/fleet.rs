@@ -41,9 +41,7 @@ fn open(pair: &mut Pair, path: u8) {
     let now = pair.now;
     let id = PathId(path.into());
     assert_eq!(pair.c().open_path(now, tuple(path)), Ok(id));
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(id)));
 }
 
 #[test]

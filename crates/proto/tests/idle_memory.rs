@@ -62,8 +62,7 @@ fn idle(paths: u8, transfer: usize) -> Pair {
     for path in 1..paths {
         let now = pair.now;
         let id = pair.c().open_path(now, tuple(path)).unwrap();
-        let validated =
-            |pair: &mut Pair| pair.c().is_path_validated(id) && pair.s().is_path_validated(id);
+        let validated = |pair: &mut Pair| pair.both_validated(id);
         assert!(pair.run_until(Duration::from_secs(5), validated));
     }
     if transfer > 0 {

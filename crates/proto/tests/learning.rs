@@ -70,9 +70,7 @@ fn connected() -> (Pair, [Arc<Mutex<Told>>; 2], PathId) {
     pair.connect();
     let now = pair.now;
     let id = pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(id)));
     (pair, [for_client, for_server], id)
 }
 
@@ -120,7 +118,8 @@ fn a_host_that_moves_has_another_key_and_a_port_does_not_matter() {
         pair.nat = vec![(client_addr(1), outside)];
         pair.c().ping();
         assert!(pair.run_until(Duration::from_secs(5), |pair| {
-            pair.s().is_path_validated(id) && pair.s().network_path(id).unwrap().remote == outside
+            pair.s().path(id).is_ok_and(|path| path.is_validated())
+                && pair.s().path(id).unwrap().network_path().remote == outside
         }));
         let moves = moves();
         assert_eq!(moves.len(), expected);
@@ -130,7 +129,8 @@ fn a_host_that_moves_has_another_key_and_a_port_does_not_matter() {
     // It ends under the name that it had last.
     let now = pair.now;
     pair.s()
-        .close_path(now, id, PathErrorCode::APPLICATION_ABANDON_PATH)
+        .path_mut(id)
+        .close(now, PathErrorCode::APPLICATION_ABANDON_PATH)
         .unwrap();
     let told = server.lock().unwrap();
     let outside = SocketAddr::from(([203, 0, 113, 8], 3));
@@ -150,7 +150,7 @@ fn a_local_address_that_is_not_known_counts_as_unspecified() {
     let now = pair.now;
     let id = pair.c().open_path(now, tuple).unwrap();
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(id)
+        pair.c().path(id).is_ok_and(|path| path.is_validated())
     }));
     let unknown = (id, PathUpdateKind::Validated, key(wildcard, server_addr()));
     assert!(told.lock().unwrap().events.contains(&unknown));

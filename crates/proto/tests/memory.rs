@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::pair::Pair;
 use mpquic_proto::limits::{GUARANTEED_MEMORY, MIN_SEND_BUFFER};
 use mpquic_proto::{
-    ConnectionError, Dir, EndpointConfig, InitialWindow, ReadError, StreamId, TransportConfig,
-    WriteError,
+    CollectionSize, ConnectionError, Dir, EndpointConfig, InitialWindow, ReadError, StreamId,
+    TransportConfig, WriteError,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -149,7 +149,7 @@ fn without_memory_for_received_data_packets_wait_at_the_sender() {
     assert!(stats.refused_packets > 10, "{stats:?}");
     assert!(!pair.s().is_closed() && !pair.c().is_closed());
     let mut largest = 0;
-    pair.s().for_each_collection(|seen| {
+    CollectionSize::for_each(pair.s(), |seen| {
         if seen.what == "memory of a stream" {
             largest = largest.max(seen.size);
         }

@@ -75,15 +75,22 @@ fn no_id_on_two_ways(uses: &Uses) {
 
 fn moved(pair: &mut Pair, local: SocketAddr) {
     let done = pair.run_until(Duration::from_secs(2), |pair| {
-        let there = pair.s().network_path(PathId::ZERO).unwrap().remote == local;
+        let there = pair.s().path(PathId::ZERO).unwrap().network_path().remote == local;
         there
-            && pair.s().is_path_validated(PathId::ZERO)
+            && pair
+                .s()
+                .path(PathId::ZERO)
+                .is_ok_and(|path| path.is_validated())
             && pair
                 .client
                 .events
                 .contains(&Event::Path(PathEvent::Moved { id: PathId::ZERO }))
     });
-    assert!(done, "{:?}", pair.s().network_path(PathId::ZERO));
+    assert!(
+        done,
+        "{:?}",
+        pair.s().path(PathId::ZERO).map(|path| path.network_path())
+    );
 }
 
 //= specs/rfc9000.txt#section-9.2
@@ -95,18 +102,18 @@ fn a_client_moves_its_only_path() {
     for mut pair in pairs(|_| {}) {
         let uses = watch_ids(&mut pair);
         assert!(download(&mut pair, 300_000));
-        let before = pair.c().path_stats(PathId::ZERO).unwrap().sent_packets;
+        let before = pair.c().path(PathId::ZERO).unwrap().stats().sent_packets;
         for host in [2, 3, 4] {
             let local = SocketAddr::from(([10, 0, 0, host], 5000));
             pair.client.events.clear();
             let now = pair.now;
-            pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+            pair.c().path_mut(PathId::ZERO).migrate(now, local).unwrap();
             moved(&mut pair, local);
             assert!(download(&mut pair, 300_000));
         }
-        let after = pair.c().path_stats(PathId::ZERO).unwrap();
+        let after = pair.c().path(PathId::ZERO).unwrap().stats();
         assert!(after.sent_packets > before, "the path is the same one");
-        assert_eq!(pair.c().paths().count(), 1);
+        assert_eq!(pair.c().paths().ids().count(), 1);
         no_id_on_two_ways(&uses);
     }
 }
@@ -124,7 +131,7 @@ fn what_was_on_its_way_to_the_old_address_is_sent_again() {
         pair.run_until(Duration::from_millis(45), |_| false);
         pair.now = late;
         let now = pair.now;
-        pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+        pair.c().path_mut(PathId::ZERO).migrate(now, local).unwrap();
         let (mut read, mut buf) = (0, [0; 65536]);
         let done = pair.run_until(Duration::from_secs(2), |pair| {
             pair.c().streams().accept(Dir::Uni);
@@ -143,9 +150,9 @@ fn an_address_that_leads_nowhere_is_left_again() {
         let dead = SocketAddr::from(([10, 0, 0, 66], 5000));
         pair.filter = Box::new(move |_, tuple, _| tuple.local != dead && tuple.remote != dead);
         let now = pair.now;
-        pair.c().migrate_path(now, PathId::ZERO, dead).unwrap();
+        pair.c().path_mut(PathId::ZERO).migrate(now, dead).unwrap();
         let back = pair.run_until(Duration::from_secs(25), |pair| {
-            pair.c().network_path(PathId::ZERO) == Ok(tuple(0))
+            pair.c().path(PathId::ZERO).map(|path| path.network_path()) == Ok(tuple(0))
         });
         assert!(back && download(&mut pair, 100_000));
     }
@@ -169,9 +176,9 @@ fn the_way_back_is_kept_while_a_preferred_address_is_tried() {
         pair.connect();
         assert!(download(&mut pair, 300_000));
         let now = pair.now;
-        pair.c().migrate_path(now, PathId::ZERO, dead).unwrap();
+        pair.c().path_mut(PathId::ZERO).migrate(now, dead).unwrap();
         let back = pair.run_until(Duration::from_secs(25), |pair| {
-            pair.c().network_path(PathId::ZERO) == Ok(tuple(0))
+            pair.c().path(PathId::ZERO).map(|path| path.network_path()) == Ok(tuple(0))
         });
         assert!(back && download(&mut pair, 100_000));
         no_id_on_two_ways(&uses);
@@ -195,18 +202,21 @@ fn a_client_whose_address_is_gone_goes_on_without_new_connection_ids() {
             for port in 0..times {
                 local = SocketAddr::from(([10, 0, 0, 2], 6000 + port));
                 let now = pair.now;
-                pair.c().replace_local(now, PathId::ZERO, local).unwrap();
+                pair.c()
+                    .path_mut(PathId::ZERO)
+                    .replace_local(now, local)
+                    .unwrap();
                 let later = pair.now + Duration::from_millis(50);
                 pair.run_until(Duration::from_millis(50), |_| false);
                 pair.now = later;
-                let path = pair.c().network_path(PathId::ZERO).unwrap();
+                let path = pair.c().path(PathId::ZERO).unwrap().network_path();
                 assert_eq!(path.local, local);
             }
             down.set(false);
             pair.client.events.clear();
             moved(&mut pair, local);
             assert!(download(&mut pair, 300_000));
-            assert_eq!(pair.c().paths().count(), 1);
+            assert_eq!(pair.c().paths().ids().count(), 1);
             // Only what there was no other connection ID for was sent with one that was used before.
             let uses = uses.borrow();
             let reused = uses.iter().filter(|(_, ways)| ways.len() > 1);
@@ -225,7 +235,10 @@ fn a_client_whose_address_is_gone_uses_a_new_connection_id_if_there_is_one() {
             let local = SocketAddr::from(([10, 0, 0, 2], port));
             pair.client.events.clear();
             let now = pair.now;
-            pair.c().replace_local(now, PathId::ZERO, local).unwrap();
+            pair.c()
+                .path_mut(PathId::ZERO)
+                .replace_local(now, local)
+                .unwrap();
             moved(&mut pair, local);
         }
         assert!(download(&mut pair, 300_000));
@@ -239,24 +252,22 @@ fn a_path_beside_another_one_does_not_reuse_its_connection_id() {
     let mut pair = pairs(|_| {}).remove(1);
     let now = pair.now;
     let id = pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(id)));
     let later = pair.now + Duration::from_secs(1);
     pair.run_until(Duration::from_secs(1), |_| false);
     pair.now = later;
     pair.filter = Box::new(|_, _, _| false);
     let refused = (6000..6040).find_map(|port| {
         let local = SocketAddr::from(([10, 0, 1, 2], port));
-        pair.c().replace_local(later, id, local).err()
+        pair.c().path_mut(id).replace_local(later, local).err()
     });
     assert_eq!(refused, Some(PathError::NoCidAvailable { path: id }));
     // Once it is the last one, it does.
     let other = PathId::ZERO;
     let code = mpquic_proto::PathErrorCode::PATH_UNSTABLE_OR_POOR;
-    pair.c().close_path(later, other, code).unwrap();
+    pair.c().path_mut(other).close(later, code).unwrap();
     let local = SocketAddr::from(([10, 0, 1, 2], 7000));
-    pair.c().replace_local(later, id, local).unwrap();
+    pair.c().path_mut(id).replace_local(later, local).unwrap();
     pair.filter = Box::new(|_, _, _| true);
     assert!(download(&mut pair, 300_000));
 }
@@ -271,19 +282,22 @@ fn nobody_goes_back_to_an_address_that_is_gone() {
     assert!(download(&mut pair, 100_000));
     pair.filter = Box::new(|_, _, _| false);
     let (now, local) = (pair.now, SocketAddr::from(([10, 0, 0, 2], 6000)));
-    pair.c().replace_local(now, PathId::ZERO, local).unwrap();
+    pair.c()
+        .path_mut(PathId::ZERO)
+        .replace_local(now, local)
+        .unwrap();
     let id = pair.c().streams().open(Dir::Bi).unwrap();
     assert_eq!(pair.c().send_stream(id).write(b"request"), Ok(7));
     let later = pair.now + Duration::from_secs(120);
     let back = pair.run_until(Duration::from_secs(120), |pair| {
-        pair.c().network_path(PathId::ZERO).unwrap().local != local
+        pair.c().path(PathId::ZERO).unwrap().network_path().local != local
     });
     pair.now = later;
     assert!(!back);
     pair.filter = Box::new(|_, _, _| true);
     pair.c().ping();
     assert!(pair.run_until(Duration::from_secs(60), |pair| {
-        pair.s().network_path(PathId::ZERO).unwrap().remote == local
+        pair.s().path(PathId::ZERO).unwrap().network_path().remote == local
     }));
     assert!(download(&mut pair, 100_000));
 }
@@ -295,22 +309,28 @@ fn an_answer_from_an_address_that_was_left_changes_nothing() {
     for mut pair in pairs(|_| {}) {
         let [left, local] = [2, 3].map(|host| SocketAddr::from(([10, 0, 0, host], 5000)));
         let now = pair.now;
-        pair.c().migrate_path(now, PathId::ZERO, left).unwrap();
+        pair.c().path_mut(PathId::ZERO).migrate(now, left).unwrap();
         // No answer of the server comes back from there for now.
         pair.filter = Box::new(move |_, tuple, _| tuple.remote != left);
         let later = pair.now + Duration::from_millis(200);
         pair.run_until(Duration::from_millis(200), |_| false);
         pair.now = later;
         pair.client.events.clear();
-        pair.c().migrate_path(later, PathId::ZERO, local).unwrap();
+        pair.c()
+            .path_mut(PathId::ZERO)
+            .migrate(later, local)
+            .unwrap();
         moved(&mut pair, local);
         pair.filter = Box::new(|_, _, _| true);
         let later = pair.now + Duration::from_secs(30);
         pair.run_until(Duration::from_secs(20), |pair| {
-            pair.c().network_path(PathId::ZERO).unwrap().local == left
+            pair.c().path(PathId::ZERO).unwrap().network_path().local == left
         });
         pair.now = later;
-        assert_eq!(pair.c().network_path(PathId::ZERO).unwrap().local, local);
+        assert_eq!(
+            pair.c().path(PathId::ZERO).unwrap().network_path().local,
+            local
+        );
         assert!(download(&mut pair, 300_000));
     }
 }
@@ -320,15 +340,15 @@ fn only_clients_move_and_only_once_they_may() {
     let local = SocketAddr::from(([10, 0, 0, 2], 5000));
     let mut pair = Pair::new(single(), single());
     let now = pair.now;
-    let early = pair.c().migrate_path(now, PathId::ZERO, local);
+    let early = pair.c().path_mut(PathId::ZERO).migrate(now, local);
     assert_eq!(early, Err(PathError::HandshakeIncomplete));
-    let early = pair.c().replace_local(now, PathId::ZERO, local);
+    let early = pair.c().path_mut(PathId::ZERO).replace_local(now, local);
     assert_eq!(early, Err(PathError::HandshakeIncomplete));
     pair.connect();
     let now = pair.now;
-    let server = pair.s().migrate_path(now, PathId::ZERO, server_addr());
+    let server = pair.s().path_mut(PathId::ZERO).migrate(now, server_addr());
     assert_eq!(server, Err(PathError::ServerSide));
-    let other = pair.c().migrate_path(now, PathId(3), local);
+    let other = pair.c().path_mut(PathId(3)).migrate(now, local);
     assert_eq!(other, Err(PathError::NotOpen(PathId(3))));
 }
 
@@ -352,9 +372,9 @@ fn a_server_that_forbids_it_has_its_way() {
     }) {
         let now = pair.now;
         let local = SocketAddr::from(([10, 0, 0, 2], 5000));
-        let refused = pair.c().migrate_path(now, PathId::ZERO, local);
+        let refused = pair.c().path_mut(PathId::ZERO).migrate(now, local);
         assert_eq!(refused, Err(PathError::MigrationDisabled));
-        let refused = pair.c().replace_local(now, PathId::ZERO, local);
+        let refused = pair.c().path_mut(PathId::ZERO).replace_local(now, local);
         assert_eq!(refused, Err(PathError::MigrationDisabled));
         if pair.c().is_multipath() {
             let refused = pair.c().open_path(now, tuple(1));
@@ -365,15 +385,16 @@ fn a_server_that_forbids_it_has_its_way() {
         pair.filter = Box::new(|from_client, _, _| from_client);
         let heard = pair
             .s()
-            .path_stats(PathId::ZERO)
+            .path(PathId::ZERO)
             .unwrap()
+            .stats()
             .received_datagrams;
         pair.c().ping();
         pair.run_until(Duration::from_secs(1), |_| false);
-        let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+        let stats = pair.s().path(PathId::ZERO).unwrap().stats();
         assert_eq!(stats.received_datagrams, heard);
         assert_eq!(
-            pair.s().network_path(PathId::ZERO).unwrap().remote,
+            pair.s().path(PathId::ZERO).unwrap().network_path().remote,
             client_addr(0)
         );
         pair.nat.clear();
@@ -449,10 +470,15 @@ fn a_client_goes_on_at_the_address_that_the_server_prefers() {
             pair.connect();
             let at_once = pair.now;
             let done = pair.run_until(Duration::from_secs(1), |pair| {
-                let there = pair.c().network_path(PathId::ZERO).unwrap().remote == preferred();
-                there && pair.s().network_path(PathId::ZERO).unwrap().local == preferred()
+                let there =
+                    pair.c().path(PathId::ZERO).unwrap().network_path().remote == preferred();
+                there && pair.s().path(PathId::ZERO).unwrap().network_path().local == preferred()
             });
-            assert!(done, "{:?}", pair.s().network_path(PathId::ZERO));
+            assert!(
+                done,
+                "{:?}",
+                pair.s().path(PathId::ZERO).map(|path| path.network_path())
+            );
             assert!(pair.now - at_once < Duration::from_millis(100));
             assert!(download(&mut pair, 300_000));
             no_id_on_two_ways(&uses);
@@ -460,7 +486,7 @@ fn a_client_goes_on_at_the_address_that_the_server_prefers() {
             let local = SocketAddr::from(([10, 0, 0, 2], 5000));
             pair.client.events.clear();
             let now = pair.now;
-            pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+            pair.c().path_mut(PathId::ZERO).migrate(now, local).unwrap();
             moved(&mut pair, local);
             assert!(download(&mut pair, 300_000));
         }
@@ -494,7 +520,10 @@ fn a_preferred_address_that_cannot_be_reached_changes_nothing() {
         pair.run_until(Duration::from_secs(20), |_| false);
         pair.now = later;
         assert!(download(&mut pair, 300_000));
-        assert_eq!(pair.c().network_path(PathId::ZERO), Ok(tuple(0)));
+        assert_eq!(
+            pair.c().path(PathId::ZERO).map(|path| path.network_path()),
+            Ok(tuple(0))
+        );
         assert!((1..=7).contains(&*probes.borrow()), "{}", probes.borrow());
     }
 }
@@ -544,10 +573,13 @@ fn a_client_that_moves_first_asks_at_both_addresses_of_the_server() {
         });
         pair.connect();
         assert!(download(&mut pair, 300_000));
-        assert_eq!(pair.c().network_path(PathId::ZERO), Ok(tuple(0)));
+        assert_eq!(
+            pair.c().path(PathId::ZERO).map(|path| path.network_path()),
+            Ok(tuple(0))
+        );
         pair.client.events.clear();
         let now = pair.now;
-        pair.c().migrate_path(now, PathId::ZERO, local).unwrap();
+        pair.c().path_mut(PathId::ZERO).migrate(now, local).unwrap();
         pair.step();
         let mut first: Vec<_> = asked.borrow().clone();
         first.sort_unstable();
@@ -560,8 +592,8 @@ fn a_client_that_moves_first_asks_at_both_addresses_of_the_server() {
             server_addr()
         };
         let there = |pair: &mut Pair| {
-            let client = pair.c().network_path(PathId::ZERO).unwrap();
-            let server = pair.s().network_path(PathId::ZERO).unwrap();
+            let client = pair.c().path(PathId::ZERO).unwrap().network_path();
+            let server = pair.s().path(PathId::ZERO).unwrap().network_path();
             (client.local, client.remote) == (local, wanted)
                 && (server.local, server.remote) == (wanted, local)
         };
@@ -619,10 +651,10 @@ fn an_answer_to_a_small_question_lifts_the_limit_of_an_address_that_no_path_uses
         });
         pair.connect();
         assert!(pair.run_until(Duration::from_secs(5), |pair| {
-            pair.c().network_path(PathId::ZERO).unwrap().remote == preferred()
+            pair.c().path(PathId::ZERO).unwrap().network_path().remote == preferred()
         }));
         let limit = |pair: &mut Pair| {
-            let mut limits = pair.s().amplification();
+            let mut limits = pair.s().paths().amplification();
             let there = limits.find(|(tuple, _)| tuple.remote == outside);
             there.map(|(_, limit)| limit)
         };
@@ -642,9 +674,12 @@ fn an_answer_to_a_small_question_lifts_the_limit_of_an_address_that_no_path_uses
         let (received, sent) = wire.get();
         assert!(sent > 3 * received, "{sent} for {received}");
         assert_eq!(
-            pair.s().network_path(PathId::ZERO).unwrap().local,
+            pair.s().path(PathId::ZERO).unwrap().network_path().local,
             server_addr()
         );
-        assert_eq!(pair.s().path_amplification(PathId::ZERO), Ok(None));
+        assert_eq!(
+            pair.s().path(PathId::ZERO).map(|path| path.amplification()),
+            Ok(None)
+        );
     }
 }

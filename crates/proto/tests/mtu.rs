@@ -22,7 +22,7 @@ fn connected() -> Pair {
 fn mtu(pair: &mut Pair) -> u16 {
     let stats = pair.server.connection.as_mut();
     stats.map_or(0, |(_, server)| {
-        server.path_stats(PathId::ZERO).unwrap().mtu
+        server.path(PathId::ZERO).unwrap().stats().mtu
     })
 }
 
@@ -131,7 +131,7 @@ fn another_network_path_is_searched_from_the_start() {
         narrow(&mut pair, 1250);
         pair.c().ping();
         assert!(pair.run_until(Duration::from_secs(5), |pair| {
-            pair.s().network_path(PathId::ZERO).unwrap().remote == outside
+            pair.s().path(PathId::ZERO).unwrap().network_path().remote == outside
         }));
         assert_eq!(mtu(&mut pair), 1200, "{outside}");
         let start = pair.now;
@@ -167,7 +167,7 @@ fn a_jumbo_link_is_used_by_transfers_and_not_by_less() {
     assert!(packets < 5_000_000 / 8000, "{packets}");
     assert_eq!(after.lost_packets, 0);
     // The other direction is searched by its own sender.
-    let theirs = pair.c().path_stats(PathId::ZERO).unwrap().mtu;
+    let theirs = pair.c().path(PathId::ZERO).unwrap().stats().mtu;
     assert_eq!(theirs, 1452);
 }
 
@@ -209,7 +209,7 @@ fn a_narrow_path_between_jumbo_links_costs_few_probes() {
     assert_eq!(mtu(&mut pair), 1452);
     let stats = pair.s().stats();
     assert_eq!((stats.lost_packets, stats.retransmitted_bytes), (0, 0));
-    let path = pair.s().path_stats(PathId::ZERO).unwrap();
+    let path = pair.s().path(PathId::ZERO).unwrap().stats();
     assert_eq!(path.congestion_events, 0);
 }
 

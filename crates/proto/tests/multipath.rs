@@ -37,9 +37,7 @@ fn open_second(pair: &mut Pair) {
 fn two_paths() -> Pair {
     let mut pair = connected();
     open_second(&mut pair);
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(SECOND)));
     pair
 }
 
@@ -90,12 +88,19 @@ fn a_client_sends_no_data_on_a_path_that_is_not_proven() {
     pair.filter = Box::new(|from_client, tuple, _| from_client || !is_second(from_client, tuple));
     open_second(&mut pair);
     both_write(&mut pair, Duration::from_millis(200));
-    let sent = pair.c().path_stats(SECOND).unwrap();
+    let sent = pair.c().path(SECOND).unwrap().stats();
     assert!(
         sent.sent_datagrams > 1 && sent.sent_stream_bytes == 0,
         "{sent:?}"
     );
-    assert!(pair.c().path_stats(PathId::ZERO).unwrap().sent_stream_bytes > 0);
+    assert!(
+        pair.c()
+            .path(PathId::ZERO)
+            .unwrap()
+            .stats()
+            .sent_stream_bytes
+            > 0
+    );
 }
 
 //= specs/rfc10069-draft.md#path-initiation
@@ -113,12 +118,19 @@ fn a_server_sends_no_data_on_a_path_that_is_not_proven() {
     });
     open_second(&mut pair);
     both_write(&mut pair, Duration::from_millis(200));
-    let sent = pair.s().path_stats(SECOND).unwrap();
+    let sent = pair.s().path(SECOND).unwrap().stats();
     assert!(
         sent.sent_datagrams > 0 && sent.sent_stream_bytes == 0,
         "{sent:?}"
     );
-    assert!(pair.s().path_stats(PathId::ZERO).unwrap().sent_stream_bytes > 0);
+    assert!(
+        pair.s()
+            .path(PathId::ZERO)
+            .unwrap()
+            .stats()
+            .sent_stream_bytes
+            > 0
+    );
 }
 
 /// Not even in loss probes, when nothing comes back on the first path any more.
@@ -138,9 +150,9 @@ fn a_server_probes_a_path_that_is_not_proven_without_data() {
     let stream = pair.s().streams().open(Dir::Uni).unwrap();
     assert!(pair.s().send_stream(stream).write(&[7; 65536]).is_ok());
     pair.run_until(Duration::from_secs(3), |_| false);
-    assert!(!pair.s().is_path_validated(SECOND));
-    let first = pair.s().path_stats(PathId::ZERO).unwrap();
-    let second = pair.s().path_stats(SECOND).unwrap();
+    assert!(!pair.s().path(SECOND).is_ok_and(|path| path.is_validated()));
+    let first = pair.s().path(PathId::ZERO).unwrap().stats();
+    let second = pair.s().path(SECOND).unwrap().stats();
     assert!(first.suspect && second.sent_datagrams > 1, "{second:?}");
     assert_eq!(second.sent_stream_bytes, 0, "{second:?}");
 }
@@ -161,7 +173,7 @@ fn a_challenge_is_answered_on_its_own_path() {
     pair.filter = Box::new(|from_client, tuple, _| from_client || !is_second(from_client, tuple));
     open_second(&mut pair);
     let gone = pair.run_until(Duration::from_secs(25), |pair| {
-        assert!(!pair.c().is_path_validated(SECOND));
+        assert!(!pair.c().path(SECOND).is_ok_and(|path| path.is_validated()));
         pair.client.events.contains(&abandoned(false))
     });
     assert!(gone);
@@ -184,7 +196,7 @@ fn a_path_that_cannot_be_proven_is_abandoned() {
         pair.server.events.contains(&abandoned(true))
     }));
     assert!(pair.client.events.contains(&abandoned(false)));
-    assert_eq!(pair.c().paths().collect::<Vec<_>>(), [PathId::ZERO]);
+    assert_eq!(pair.c().paths().ids().collect::<Vec<_>>(), [PathId::ZERO]);
 }
 
 //= specs/rfc10069-draft.md#path-initiation
@@ -203,7 +215,7 @@ fn a_path_too_narrow_for_quic_is_not_proven() {
         Box::new(|from_client, tuple, data| !is_second(from_client, tuple) || data.len() < 1200);
     open_second(&mut pair);
     assert!(pair.run_until(Duration::from_secs(25), |pair| {
-        assert!(!pair.c().is_path_validated(SECOND));
+        assert!(!pair.c().path(SECOND).is_ok_and(|path| path.is_validated()));
         pair.client.events.contains(&abandoned(false))
     }));
 }
@@ -224,18 +236,22 @@ fn path_ids_are_used_in_order_and_once() {
     let now = pair.now;
     assert_eq!(pair.c().open_path(now, tuple(2)), Ok(PathId(2)));
     pair.c()
-        .close_path(now, SECOND, PathErrorCode::NO_ERROR)
+        .path_mut(SECOND)
+        .close(now, PathErrorCode::NO_ERROR)
         .unwrap();
     for id in 3..6 {
         pair.run_until(Duration::from_secs(2), |_| false);
         let now = pair.now;
         assert_eq!(pair.c().open_path(now, tuple(3)), Ok(PathId(id)));
         pair.run_until(Duration::from_secs(2), |pair| {
-            pair.c().is_path_validated(PathId(id))
+            pair.c()
+                .path(PathId(id))
+                .is_ok_and(|path| path.is_validated())
         });
         let now = pair.now;
         pair.c()
-            .close_path(now, PathId(id), PathErrorCode::NO_ERROR)
+            .path_mut(PathId(id))
+            .close(now, PathErrorCode::NO_ERROR)
             .unwrap();
     }
 }
@@ -279,7 +295,8 @@ fn the_peer_abandons_an_abandoned_path_too_even_if_the_news_is_lost() {
         let mut pair = two_paths();
         let now = pair.now;
         let side = if by_client { pair.c() } else { pair.s() };
-        side.close_path(now, SECOND, PathErrorCode::PATH_UNSTABLE_OR_POOR)
+        side.path_mut(SECOND)
+            .close(now, PathErrorCode::PATH_UNSTABLE_OR_POOR)
             .unwrap();
         pair.filter = Box::new(move |from_client, _, _| from_client != by_client);
         pair.run_until(Duration::from_millis(500), |_| false);
@@ -309,7 +326,8 @@ fn a_broken_path_is_abandoned_on_another() {
     pair.filter = Box::new(|from_client, tuple, _| !is_second(from_client, tuple));
     let now = pair.now;
     pair.c()
-        .close_path(now, SECOND, PathErrorCode::PATH_UNSTABLE_OR_POOR)
+        .path_mut(SECOND)
+        .close(now, PathErrorCode::PATH_UNSTABLE_OR_POOR)
         .unwrap();
     assert!(pair.run_until(Duration::from_secs(1), |pair| {
         pair.server.events.contains(&abandoned(true))
@@ -336,12 +354,10 @@ fn a_closed_connection_lingers_for_three_times_the_largest_pto() {
     let fast = pair.delay;
     pair.delay = Duration::from_millis(300);
     open_second(&mut pair);
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(SECOND)));
     pair.run_until(Duration::from_secs(5), |_| false);
     pair.delay = fast;
-    let rtts = [PathId::ZERO, SECOND].map(|id| pair.c().rtt(id).unwrap());
+    let rtts = [PathId::ZERO, SECOND].map(|id| pair.c().path(id).unwrap().rtt());
     assert!(rtts[1] > 2 * rtts[0], "{rtts:?}");
     let start = pair.now;
     pair.c().close(start, VarInt::from_u32(7), Bytes::new());
@@ -389,9 +405,7 @@ fn what_comes_on_an_abandoned_path_is_acknowledged_on_another() {
     let mut pair = Pair::new(self::config(), config);
     pair.connect();
     open_second(&mut pair);
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(SECOND)));
     pair.run_until(Duration::from_secs(1), |_| false);
     let ack = "Ack { path: Some(1)";
     assert!(!frames.has(NumberSpace::Path(PathId::ZERO), ack));
@@ -399,7 +413,8 @@ fn what_comes_on_an_abandoned_path_is_acknowledged_on_another() {
     let now = pair.now;
     pair.c().ping();
     pair.s()
-        .close_path(now, SECOND, PathErrorCode::NO_ERROR)
+        .path_mut(SECOND)
+        .close(now, PathErrorCode::NO_ERROR)
         .unwrap();
     pair.run_until(Duration::from_secs(1), |_| false);
     assert!(frames.has(NumberSpace::Path(PathId::ZERO), ack));
@@ -450,9 +465,7 @@ fn a_path_is_not_used_before_its_connection_ids_are_sent() {
     let first = NumberSpace::Path(PathId::ZERO);
     assert!(!frames.has(first, announcement), "not sent so far");
     open_second(&mut pair);
-    let opened = pair.run_until(Duration::from_secs(20), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    });
+    let opened = pair.run_until(Duration::from_secs(20), |pair| pair.both_validated(SECOND));
     assert!(opened);
     let packets = frames.0.lock().unwrap();
     let second = |(space, _): &(NumberSpace, String)| *space == NumberSpace::Path(SECOND);
@@ -469,9 +482,7 @@ fn a_path_is_not_used_before_its_connection_ids_are_sent() {
 fn a_path_is_opened_though_the_first_one_is_dead() {
     let mut pair = connected_with_lost_ids();
     open_second(&mut pair);
-    let opened = pair.run_until(Duration::from_secs(20), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    });
+    let opened = pair.run_until(Duration::from_secs(20), |pair| pair.both_validated(SECOND));
     assert!(opened);
 }
 
@@ -516,7 +527,7 @@ fn every_path_abandon_is_answered() {
                 .open_path(now, tuple(1 + abandoned.len() as u8 % 8))
         {
             let code = PathErrorCode::APPLICATION_ABANDON_PATH;
-            if pair.c().close_path(now, id, code).is_ok() {
+            if pair.c().path_mut(id).close(now, code).is_ok() {
                 abandoned.insert(id);
             }
         }
@@ -529,5 +540,5 @@ fn every_path_abandon_is_answered() {
     });
     assert_eq!(abandoned.len(), 100);
     assert_eq!(answered, abandoned);
-    assert_eq!(pair.s().paths().count(), 1);
+    assert_eq!(pair.s().paths().ids().count(), 1);
 }

@@ -154,8 +154,8 @@ fn its_window_is_kept() {
     assert_eq!((told.lost, told.events), (0, 0));
     assert!(told.acked > 1_000_000 && told.acked <= told.sent);
     assert!(told.summaries > 0);
-    let path = pair.c().paths().next().unwrap();
-    let stats = pair.c().path_stats(path).unwrap();
+    let path = pair.c().paths().ids().next().unwrap();
+    let stats = pair.c().path(path).unwrap().stats();
     assert_eq!((stats.cwnd, stats.congestion_events), (WINDOW, 0));
 }
 
@@ -179,15 +179,14 @@ fn it_is_told_of_paths() {
     let (mut pair, factory) = pair();
     let now = pair.now;
     let second = pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(2), |pair| {
-        pair.c().is_path_validated(second) && pair.s().is_path_validated(second)
-    }));
+    assert!(pair.run_until(Duration::from_secs(2), |pair| pair.both_validated(second)));
     let told = factory.told();
     let slots = [0, 1].map(|slot| PathIndex::new(slot).unwrap());
     assert_eq!((&told.added[..], &told.removed[..]), (&slots[..], &[][..]));
     let now = pair.now;
     pair.c()
-        .close_path(now, second, PathErrorCode::NO_ERROR)
+        .path_mut(second)
+        .close(now, PathErrorCode::NO_ERROR)
         .unwrap();
     assert_eq!(factory.told().removed, [slots[1]]);
 }
@@ -204,6 +203,6 @@ fn closures_make_controllers() {
     let mut pair = Pair::new(client, TransportConfig::default());
     pair.connect();
     transfer(&mut pair, 100_000);
-    let path = pair.c().paths().next().unwrap();
-    assert!(pair.c().path_stats(path).unwrap().cwnd > 12_000);
+    let path = pair.c().paths().ids().next().unwrap();
+    assert!(pair.c().path(path).unwrap().stats().cwnd > 12_000);
 }

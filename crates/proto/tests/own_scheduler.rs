@@ -39,9 +39,7 @@ fn server_with(scheduler: impl Fn() -> Box<dyn Scheduler> + Send + Sync + 'stati
 fn open(pair: &mut Pair, number: u8) -> PathId {
     let now = pair.now;
     let id = pair.c().open_path(now, tuple(number)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(id)));
     id
 }
 
@@ -84,8 +82,10 @@ fn a_decision_for_a_path_that_cannot_send_closes_the_connection_and_names_the_sc
         open(&mut pair, 2);
         let now = pair.now;
         let code = PathErrorCode::APPLICATION_ABANDON_PATH;
-        pair.c().close_path(now, first, code).unwrap();
-        pair.run_until(Duration::from_secs(5), |pair| pair.s().paths().count() == 2);
+        pair.c().path_mut(first).close(now, code).unwrap();
+        pair.run_until(Duration::from_secs(5), |pair| {
+            pair.s().paths().ids().count() == 2
+        });
         arm.store(true, Ordering::Relaxed);
         let id = pair.s().streams().open(Dir::Uni).unwrap();
         pair.s().send_stream(id).write(&[7; 1_000_000]).unwrap();

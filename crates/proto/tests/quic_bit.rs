@@ -52,9 +52,7 @@ fn pair(version: Version, greased: [bool; 2], seeds: [u8; 2]) -> (Pair, Rc<RefCe
 fn exchange(pair: &mut Pair) {
     let now = pair.now;
     let id = pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(2), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(2), |pair| pair.both_validated(id)));
     let stream = pair.c().streams().open(Dir::Bi).unwrap();
     let len = 200_000;
     let (mut written, mut received) = ([0; 2], [0; 2]);

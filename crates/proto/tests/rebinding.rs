@@ -25,9 +25,14 @@ fn moves(pair: &Pair, id: PathId) -> usize {
 fn settle(pair: &mut Pair, id: PathId, remote: SocketAddr) {
     pair.c().ping();
     let moved = pair.run_until(Duration::from_secs(5), |pair| {
-        pair.s().is_path_validated(id) && pair.s().network_path(id).unwrap().remote == remote
+        pair.s().path(id).is_ok_and(|path| path.is_validated())
+            && pair.s().path(id).unwrap().network_path().remote == remote
     });
-    assert!(moved, "{:?}", pair.s().network_path(id));
+    assert!(
+        moved,
+        "{:?}",
+        pair.s().path(id).map(|path| path.network_path())
+    );
 }
 
 /// Lets two seconds pass.
@@ -46,7 +51,7 @@ fn rest(pair: &mut Pair) {
 fn the_server_follows_a_nat_to_a_new_port() {
     let mut pair = connected();
     assert!(download(&mut pair, 500_000));
-    let rtt = pair.s().rtt(PathId::ZERO).unwrap();
+    let rtt = pair.s().path(PathId::ZERO).unwrap().rtt();
     for port in [6000, 6001, 6002] {
         pair.nat = vec![(client_addr(0), outside(0, 1, port))];
         settle(&mut pair, PathId::ZERO, outside(0, 1, port));
@@ -54,7 +59,7 @@ fn the_server_follows_a_nat_to_a_new_port() {
     }
     assert_eq!(moves(&pair, PathId::ZERO), 3);
     // RFC 9000 section 9.4: the first change was of the host, the others of the port only.
-    assert!(pair.s().rtt(PathId::ZERO).unwrap() < 3 * rtt);
+    assert!(pair.s().path(PathId::ZERO).unwrap().rtt() < 3 * rtt);
 }
 
 //= specs/rfc10069-draft.md#relation-to-probing-and-migration
@@ -71,13 +76,11 @@ fn each_path_moves_by_itself_and_stays_what_it_is() {
     let mut pair = connected();
     let now = pair.now;
     let id = pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(id)));
     assert!(download(&mut pair, 500_000));
     pair.nat = vec![(client_addr(1), outside(1, 9, 77))];
     settle(&mut pair, id, outside(1, 9, 77));
-    let first = pair.s().network_path(PathId::ZERO).unwrap();
+    let first = pair.s().path(PathId::ZERO).unwrap().network_path();
     assert_eq!(first.remote, client_addr(0));
     assert_eq!((moves(&pair, PathId::ZERO), moves(&pair, id)), (0, 1));
     assert!(download(&mut pair, 2_000_000));
@@ -102,9 +105,9 @@ fn a_made_up_address_gets_little_and_is_left_again() {
     pair.nat = vec![(client_addr(0), victim)];
     pair.c().ping();
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.s().network_path(PathId::ZERO).unwrap().remote == victim
+        pair.s().path(PathId::ZERO).unwrap().network_path().remote == victim
     }));
-    let traffic = pair.s().path_amplification(PathId::ZERO).unwrap();
+    let traffic = pair.s().path(PathId::ZERO).unwrap().amplification();
     let (sent, received) = traffic.expect("nobody has proven the address");
     assert!(sent <= 3 * received, "{sent} {received}");
     // The client itself is where it was, and says so by its next packet.
@@ -127,12 +130,12 @@ fn an_address_that_cannot_be_proven_is_given_up() {
     pair.nat = vec![(client_addr(0), victim)];
     pair.c().ping();
     assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.s().network_path(PathId::ZERO).unwrap().remote == victim
+        pair.s().path(PathId::ZERO).unwrap().network_path().remote == victim
     }));
     pair.nat.clear();
     pair.filter = Box::new(|_, _, _| false);
     assert!(pair.run_until(Duration::from_secs(25), |pair| {
-        pair.s().network_path(PathId::ZERO).unwrap().remote == client_addr(0)
+        pair.s().path(PathId::ZERO).unwrap().network_path().remote == client_addr(0)
     }));
     pair.filter = Box::new(|_, _, _| true);
     assert!(download(&mut pair, 500_000));
@@ -163,8 +166,10 @@ fn lost_answers_from_a_client_that_is_heard_do_not_slow_its_validation() {
     }
     let start = pair.now;
     assert!(pair.run_until(Duration::from_secs(20), |pair| {
-        pair.s().is_path_validated(PathId::ZERO)
-            && pair.s().network_path(PathId::ZERO).unwrap().remote == remote
+        pair.s()
+            .path(PathId::ZERO)
+            .is_ok_and(|path| path.is_validated())
+            && pair.s().path(PathId::ZERO).unwrap().network_path().remote == remote
     }));
     // With backoff, the first answer that arrives comes after 63 intervals of at least 100 ms, or never.
     let took = pair.now - start;
@@ -200,7 +205,7 @@ fn reordering_does_not_move_a_path() {
         data: late,
     });
     assert!(download(&mut pair, 500_000));
-    let now = pair.s().network_path(PathId::ZERO).unwrap();
+    let now = pair.s().path(PathId::ZERO).unwrap().network_path();
     assert_eq!(now.remote, outside(0, 1, 6000));
     assert_eq!(moves(&pair, PathId::ZERO), 1);
 }
@@ -222,14 +227,20 @@ fn a_peer_that_moves_twice_is_answered() {
             pair.nat = vec![(client_addr(0), place)];
             pair.c().ping();
             assert!(pair.run_until(Duration::from_secs(5), |pair| {
-                pair.s().network_path(PathId::ZERO).unwrap().remote == place
+                pair.s().path(PathId::ZERO).unwrap().network_path().remote == place
             }));
         }
         // Nobody can be reached there: back to the last one that was proven, for as long as it takes.
         let back = pair.run_until(Duration::from_secs(40), |pair| {
-            pair.s().network_path(PathId::ZERO).unwrap().remote == client_addr(0)
+            pair.s().path(PathId::ZERO).unwrap().network_path().remote == client_addr(0)
         });
-        assert!(back && !pair.s().is_closed() && pair.s().is_path_validated(PathId::ZERO));
+        assert!(
+            back && !pair.s().is_closed()
+                && pair
+                    .s()
+                    .path(PathId::ZERO)
+                    .is_ok_and(|path| path.is_validated())
+        );
         // And from where it can, it is answered at once.
         let place = outside(0, 3, 6002);
         pair.nat = vec![(client_addr(0), place)];
@@ -268,20 +279,20 @@ fn forwarded_packets_do_not_capture_a_path() {
         pair.step();
         pair.nat.clear();
         let caught = pair.run_until(Duration::from_secs(1), |pair| {
-            pair.s().network_path(PathId::ZERO).unwrap().remote == attacker
+            pair.s().path(PathId::ZERO).unwrap().network_path().remote == attacker
         });
         forwarded += u32::from(caught);
         let began = pair.now;
         let back = pair.run_until(Duration::from_secs(5), |pair| {
-            pair.s().network_path(PathId::ZERO).unwrap().remote == client_addr(0)
+            pair.s().path(PathId::ZERO).unwrap().network_path().remote == client_addr(0)
         });
         assert!(back && pair.now - began < Duration::from_millis(500));
         rest(&mut pair);
     }
     assert_eq!(forwarded, 3);
-    let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+    let stats = pair.s().path(PathId::ZERO).unwrap().stats();
     assert!(download(&mut pair, 500_000));
-    let after = pair.s().path_stats(PathId::ZERO).unwrap();
+    let after = pair.s().path(PathId::ZERO).unwrap().stats();
     assert_eq!(after.congestion_events, stats.congestion_events);
 }
 
@@ -322,7 +333,7 @@ fn a_client_that_expects_data_and_hears_nothing_asks() {
             pair.now = owed;
             pair.filter = Box::new(|_, _, _| true);
             // The RTT is 20 ms, and the acknowledgement of the last data is 25 ms late at most.
-            let stats = pair.c().path_stats(PathId::ZERO).unwrap();
+            let stats = pair.c().path(PathId::ZERO).unwrap().stats();
             let pto = stats.rtt + 4 * stats.rtt_var + Duration::from_millis(25);
             let after = run(&mut pair, 3 * pto, before + 1);
             assert!(after > before, "at {before}: silence for {:?}", 3 * pto);
@@ -371,7 +382,7 @@ fn a_client_that_misses_datagrams_asks() {
         pair.nat = vec![(client_addr(0), outside(0, 1, 6000))];
         pair.client.inbound.clear();
         pair.server.inbound.clear();
-        let stats = pair.c().path_stats(PathId::ZERO).unwrap();
+        let stats = pair.c().path(PathId::ZERO).unwrap().stats();
         let pto = stats.rtt + 4 * stats.rtt_var + Duration::from_millis(25);
         let began = pair.now;
         while tick(&mut pair) == 0 {

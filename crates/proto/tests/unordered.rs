@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::pair::{Pair, client_addr, tuple};
-use mpquic_proto::{Dir, PathId, ReadError, StreamId, TransportConfig, VarInt};
+use mpquic_proto::{CollectionSize, Dir, PathId, ReadError, StreamId, TransportConfig, VarInt};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
@@ -21,9 +21,7 @@ fn two_paths(config: impl Fn(&mut TransportConfig)) -> Pair {
     pair.connect();
     let now = pair.now;
     pair.c().open_path(now, tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(SECOND) && pair.s().is_path_validated(SECOND)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(SECOND)));
     pair
 }
 
@@ -113,15 +111,16 @@ fn every_byte_comes_once_over_two_paths_with_loss() {
                 }
             }
             pair.c().streams().accept(Dir::Uni);
-            pair.c()
-                .for_each_collection(|held| assert!(held.size <= held.cap, "{held:?}"));
+            CollectionSize::for_each(pair.c(), |held| {
+                assert!(held.size <= held.cap, "{held:?}");
+            });
             reader.read(pair, id, max)
         });
         assert!(done, "seed {seed}: {} bytes", reader.next);
         assert!(reader.data == data, "seed {seed}");
         assert!(reader.ahead > 10, "seed {seed}: {} ahead", reader.ahead);
         for path in [PathId::ZERO, SECOND] {
-            let stats = pair.s().path_stats(path).unwrap();
+            let stats = pair.s().path(path).unwrap().stats();
             assert!(stats.lost_packets > 0 && stats.sent_stream_bytes > 0);
         }
         assert_eq!(

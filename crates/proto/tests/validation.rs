@@ -26,6 +26,6 @@ fn a_server_gives_up_a_path_whose_client_vanished() {
         pair.server.events.contains(&gone)
     }));
     assert!(steps < 500, "{steps}");
-    assert!(pair.s().path_amplification(id).is_err());
+    assert!(pair.s().path(id).is_err());
     assert!(!pair.s().is_closed());
 }

@@ -70,9 +70,7 @@ fn a_connection_of_each_version_with_two_paths_and_a_key_update() {
             assert_eq!([pair.c().version(), pair.s().version()], [version; 2]);
             let now = pair.now;
             let id = pair.c().open_path(now, tuple(1)).unwrap();
-            assert!(pair.run_until(Duration::from_secs(2), |pair| {
-                pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-            }));
+            assert!(pair.run_until(Duration::from_secs(2), |pair| pair.both_validated(id)));
             assert!(upload(&mut pair, 500_000));
             let now = pair.now;
             pair.c().force_key_update(now);

@@ -110,7 +110,7 @@ impl BackToBack {
     fn is_validated(&mut self, id: PathId) -> bool {
         [Side::Client, Side::Server].into_iter().all(|side| {
             self.side(side)
-                .is_some_and(|connection| connection.is_path_validated(id))
+                .is_some_and(|connection| connection.path(id).is_ok_and(|path| path.is_validated()))
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_proto::{
     Connection, ConnectionError, ConnectionHandle, ConnectionStats, DatagramEvent, Endpoint, Event,
-    FourTuple, PathError, PathEvent, PathId, Side,
+    FourTuple, PathError, PathEvent, PathId, PathRef, Side,
 };
 
 use crate::app::{App, AppContext, Ledger};
@@ -362,7 +362,7 @@ impl Peer {
         let Some((_, connection)) = &self.connection else {
             return;
         };
-        let Some((addresses, stats)) = connection.abandoned_path(id) else {
+        let Some((addresses, stats)) = connection.paths().abandoned(id) else {
             return;
         };
         let Some(path) = fabric.path_of(self.side, addresses) else {
@@ -380,11 +380,9 @@ impl Peer {
         let mut measured = match self.connection() {
             None => SideMeasurements::new(&ConnectionStats::default(), paths),
             Some(connection) => {
-                for id in connection.paths() {
-                    let path = connection.network_path(id).ok();
-                    let path = path.and_then(|path| fabric.path_of(self.side, path));
-                    if let (Some(path), Ok(stats)) = (path, connection.path_stats(id)) {
-                        paths[path].add_stats(&stats);
+                for open in connection.paths().iter() {
+                    if let Some(path) = fabric.path_of(self.side, open.network_path()) {
+                        paths[path].add_stats(&open.stats());
                     }
                 }
                 SideMeasurements::new(&connection.stats(), paths)
@@ -411,8 +409,8 @@ impl Peer {
         };
         while let Some(path) = self.wanted_paths.first() {
             // That of the handshake is open.
-            let open = |id| connection.network_path(id).is_ok_and(|open| open == *path);
-            if connection.paths().any(open) {
+            let is_it = |open: PathRef<'_>| open.network_path() == *path;
+            if connection.paths().iter().any(is_it) {
                 self.wanted_paths.remove(0);
                 continue;
             }

@@ -93,7 +93,7 @@ pub enum Action {
     },
     /// A client's address gives way to another one on the same links, as when its network numbers it anew. Datagrams
     /// from and to the old one are lost. The client's connection does not move by itself: see
-    /// [`Connection::migrate_path`](mpquic_proto::Connection::migrate_path).
+    /// [`PathMut::migrate`](mpquic_proto::PathMut::migrate).
     Renumber {
         /// The number of the client's address.
         client: usize,

@@ -35,7 +35,7 @@ fn network(paths: u32, asks: bool, loss: f64, control: CongestionControl) -> Net
 
 fn path_stats(network: &Network, paths: u32) -> Vec<PathStats> {
     let server = network.connection(Side::Server).unwrap();
-    let stats = (0..paths).map(|id| server.path_stats(PathId(id)).unwrap());
+    let stats = (0..paths).map(|id| server.path(PathId(id)).unwrap().stats());
     stats.collect()
 }
 

@@ -90,7 +90,7 @@ fn a_clean_link_is_filled_and_its_queue_is_not() {
     for tenth in 10..100 {
         network.run_until(ms(100 * tenth)).unwrap();
         let server = network.connection(Side::Server).unwrap();
-        queued.push(server.path_stats(PathId(0)).unwrap().rtt);
+        queued.push(server.path(PathId(0)).unwrap().stats().rtt);
     }
     let rate = network.report().delivered[0] as f64 * 8.0 / MEGABIT / 9.9;
     assert!(rate >= 0.9 * 50.0, "{rate} Mbit/s");

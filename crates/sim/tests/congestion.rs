@@ -119,7 +119,7 @@ fn new_reno_draws_a_saw_tooth() {
     network.on_step(move |view| {
         let Some(stats) = view
             .server
-            .and_then(|server| server.path_stats(PathId::ZERO).ok())
+            .and_then(|server| server.path(PathId::ZERO).map(|path| path.stats()).ok())
         else {
             return Ok(());
         };
@@ -314,7 +314,7 @@ fn a_dead_path_does_not_hold_back_the_other() {
         let mut look = |at| {
             network.run_until(at).unwrap();
             let server = network.connection(Side::Server).unwrap();
-            server.path_stats(PathId::ZERO).unwrap()
+            server.path(PathId::ZERO).unwrap().stats()
         };
         // Datagrams per RTT.
         let mut growth = |from, until| {

@@ -55,7 +55,11 @@ fn delays_of_a_chain_add_up_and_the_narrowest_link_rules() {
     );
     let report = network.run_to_completion(secs(60)).unwrap();
     let path = network.connection(Side::Server).unwrap();
-    let min_rtt = path.path_stats(mpquic_proto::PathId::ZERO).unwrap().min_rtt;
+    let min_rtt = path
+        .path(mpquic_proto::PathId::ZERO)
+        .unwrap()
+        .stats()
+        .min_rtt;
     // 33 ms of delay, and about 2 ms for 1200 bytes at 5 Mbit/s.
     assert!((ms(33)..ms(37)).contains(&min_rtt), "{min_rtt:?}");
     // 2 MB and their headers (28 bytes outside, some 30 inside 1452) at 5 Mbit/s: 3.3 s.

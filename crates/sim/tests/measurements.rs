@@ -443,7 +443,7 @@ fn time_lines_agree_with_what_links_and_paths_say() {
     let waited = down.max_queue_bytes;
     assert!((waited + 1200..=waited + 1480).contains(&most), "{most}");
     let stats = network.connection(Side::Server).unwrap();
-    let stats = stats.path_stats(PathId::ZERO).unwrap();
+    let stats = stats.path(PathId::ZERO).unwrap().stats();
     assert_eq!(path.cwnd.last.last(), Some(&stats.cwnd));
     assert_eq!(path.in_flight.last.last(), Some(&stats.in_flight));
     let rtt = stats.rtt.as_micros() as u64;

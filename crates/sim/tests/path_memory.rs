@@ -54,7 +54,7 @@ fn download(
         .run_until(report.completed + Duration::from_secs(2))
         .unwrap();
     let server = network.connection(Side::Server).unwrap();
-    let paths = (0..links.len() as u32).map(|id| server.path_stats(PathId(id)).unwrap());
+    let paths = (0..links.len() as u32).map(|id| server.path(PathId(id)).unwrap().stats());
     Download {
         completed: report.completed,
         paths: paths.collect(),
@@ -203,7 +203,7 @@ fn careful_resume_can_be_turned_off() {
         .unwrap();
     network.run_to_completion(Duration::from_secs(60)).unwrap();
     let stats = network.connection(Side::Server).unwrap();
-    let stats = stats.path_stats(PathId::ZERO).unwrap();
+    let stats = stats.path(PathId::ZERO).unwrap().stats();
     assert_eq!(stats.careful_resume, ResumeState::Off);
 }
 
@@ -226,7 +226,7 @@ fn short(server: &TransportConfig, link: LinkConfig) -> (Duration, PathStats) {
         .unwrap();
     let report = network.run_to_completion(Duration::from_secs(60)).unwrap();
     let server = network.connection(Side::Server).unwrap();
-    (report.completed, server.path_stats(PathId::ZERO).unwrap())
+    (report.completed, server.path(PathId::ZERO).unwrap().stats())
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn competitor(
     network.run_until(REQUEST + AROUND).unwrap();
     let delivered = network.cross_traffic()[0].delivered - before;
     let server = network.connection(Side::Server).unwrap();
-    let jump = server.path_stats(PathId::ZERO).unwrap().jump_window;
+    let jump = server.path(PathId::ZERO).unwrap().stats().jump_window;
     let share = 100.0 * delivered as f64 * 8.0 / AROUND.as_secs_f64() / 20e6;
     (share, jump > 0)
 }

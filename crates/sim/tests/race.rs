@@ -45,7 +45,7 @@ fn builder(seed: u64, delays: &[Duration], bytes: u64) -> NetworkBuilder {
 fn connected(network: &Network, addresses: usize) -> (Duration, usize) {
     let (at, _) = network.handshake(Side::Client);
     let client = network.connection(Side::Client).unwrap();
-    let path = client.network_path(PathId::ZERO).unwrap();
+    let path = client.path(PathId::ZERO).unwrap().network_path();
     let numbers = 0..addresses;
     let mut numbers = numbers.filter(|&number| network.four_tuple(number, 0).unwrap() == path);
     (at.unwrap(), numbers.next().unwrap())
@@ -80,8 +80,8 @@ fn the_faster_link_carries_the_handshake_in_either_order() {
             "a late copy begins nothing"
         );
         let client = network.connection(Side::Client).unwrap();
-        assert_eq!(client.paths().count(), 2);
-        let rtt = client.path_stats(PathId::ZERO).unwrap().min_rtt;
+        assert_eq!(client.paths().ids().count(), 2);
+        let rtt = client.path(PathId::ZERO).unwrap().stats().min_rtt;
         (connected(&network, 2), report.completed, rtt)
     };
     let (fast, slow) = (ms(20), ms(100));
@@ -134,7 +134,7 @@ fn a_stagger_lets_the_first_link_go_first() {
         // The first sample, before there are others.
         network.run_until(ms(75)).unwrap();
         let client = network.connection(Side::Client).unwrap();
-        let rtt = client.rtt(PathId::ZERO).unwrap();
+        let rtt = client.path(PathId::ZERO).unwrap().rtt();
         network.run_to_completion(ms(10_000)).unwrap();
         (connected(&network, 2), rtt)
     };
@@ -299,7 +299,7 @@ fn servers(seed: u64, delays: &[Duration]) -> NetworkBuilder {
 
 fn server_of(network: &Network) -> FourTuple {
     let client = network.connection(Side::Client).unwrap();
-    client.network_path(PathId::ZERO).unwrap()
+    client.path(PathId::ZERO).unwrap().network_path()
 }
 
 #[test]

@@ -192,7 +192,7 @@ impl Duel {
     pub fn living_path(&self) -> u32 {
         let first = self.victim.connections.first();
         first
-            .and_then(|(_, connection)| connection.paths().next())
+            .and_then(|(_, connection)| connection.paths().ids().next())
             .map_or(0, |path| path.0)
     }
 
@@ -290,6 +290,7 @@ impl Duel {
             .victim
             .connection()
             .paths()
+            .ids()
             .any(|other| other.0 == path);
         assert!(open, "path {path} is not open: {:?}", self.error());
     }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_proto::{
-    ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, EcnCodepoint,
-    Endpoint, EndpointConfig, Event, FourTuple, Incoming, ServerConfig, Transmit, TransportConfig,
+    ClientConfig, CollectionSize, Connection, ConnectionError, ConnectionHandle, DatagramEvent,
+    EcnCodepoint, Endpoint, EndpointConfig, Event, FourTuple, Incoming, ServerConfig, Transmit,
+    TransportConfig,
 };
 
 use crate::meter;
@@ -469,7 +470,7 @@ impl Victim {
             if connection.is_closed() {
                 continue;
             }
-            connection.for_each_collection(|collection| {
+            CollectionSize::for_each(connection, |collection| {
                 if collection.size > collection.cap {
                     over.push(format!("{collection:?}"));
                 }

@@ -250,7 +250,7 @@ impl TransportConfig {
     ///
     /// Default: 1452 at first. Once a path has delivered 256 KiB, the search goes on up to what its link takes and the peer
     /// accepts, at most 9,188 bytes (what fits into 9,216 with IPv4, which is what switches take), if the driver knows the link
-    /// ([`Connection::set_link_mtu`](crate::Connection::set_link_mtu)). A value that is set here is all that is probed for.
+    /// ([`PathMut::set_link_mtu`](crate::PathMut::set_link_mtu)). A value that is set here is all that is probed for.
     ///
     /// # Errors
     ///

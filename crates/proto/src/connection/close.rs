@@ -6,7 +6,7 @@ use super::{Connection, Event};
 use crate::closing::{CloseFrame, Remains};
 use crate::events::EndpointEvent;
 use crate::path::Path;
-use crate::{ApplicationClose, ConnectionClose, ConnectionError, Observation, TransportError};
+use crate::{ConnectionError, Observation, TransportError};
 
 impl Connection {
     /// The peer broke the protocol, or we cannot go on: tell it, then wait three PTOs.
@@ -44,20 +44,8 @@ impl Connection {
         }
     }
 
-    /// The peer closed (RFC 9000 section 10.2.2).
-    pub(crate) fn on_peer_close(
-        &mut self,
-        now: Instant,
-        close: Result<ApplicationClose, ConnectionClose>,
-    ) {
-        let reason = match close {
-            Ok(close) => ConnectionError::ApplicationClosed(close),
-            Err(close) => ConnectionError::ConnectionClosed(close),
-        };
-        self.drain(now, reason);
-    }
-
-    /// Nothing is sent any more; datagrams on their way still find us for three PTOs.
+    /// The peer closed, or lost its state (RFC 9000 section 10.2.2): nothing is sent any more; datagrams on their way still
+    /// find us for three PTOs.
     pub(crate) fn drain(&mut self, now: Instant, reason: ConnectionError) {
         let was_alive = self
             .state

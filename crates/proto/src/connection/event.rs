@@ -54,7 +54,7 @@ pub enum PathEvent {
         id: PathId,
     },
     /// The peer's address changed and was validated: see
-    /// [`Connection::network_path`](crate::Connection::network_path).
+    /// [`PathRef::network_path`](crate::PathRef::network_path).
     Moved {
         /// The path.
         id: PathId,

@@ -5,6 +5,7 @@ mod application;
 mod close;
 mod event;
 mod handshake;
+mod path_mut;
 mod paths;
 mod race;
 mod timers;
@@ -17,6 +18,7 @@ use mpquic_sched_core::{ConnectionFacts, ConnectionId, Side};
 use rand::rngs::StdRng;
 
 pub use event::{Event, PathEvent};
+pub use path_mut::PathMut;
 pub(crate) use race::{Race, Setup};
 
 use crate::cid::{CidGenerator, ResetKey};

@@ -1,8 +1,7 @@
 //! Paths as the application sees them, and what their life means for the other parts of the connection: the scheduler,
 //! streams, batches and observers hear of a path that is opened, validated, moved, abandoned or discarded.
 
-use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mpquic_sched_core::{
     ConnectionFacts, Lost, MAX_PATHS, PathIndex, PathStatus, PathUpdate, PathUpdateKind, Scheduler,
@@ -10,23 +9,15 @@ use mpquic_sched_core::{
 };
 use smallvec::SmallVec;
 
-use super::{Connection, Event};
+use super::{Connection, Event, PathMut};
 use crate::closing::CloseFrame;
 use crate::config::PathStart;
 use crate::path::{Path, PeerAbandons, Proof};
 use crate::space::SpaceId;
 use crate::{
     ConnectionError, FourTuple, Observation, PathChange, PathChangeKind, PathError, PathErrorCode,
-    PathEvent, PathId, PathStats, TransportError,
+    PathEvent, PathId, PathRef, PathsRef, TransportError,
 };
-
-/// Bytes of the headers of IP and UDP.
-const fn headers(remote: IpAddr) -> u32 {
-    match remote.to_canonical() {
-        IpAddr::V4(_) => 20 + 8,
-        IpAddr::V6(_) => 40 + 8,
-    }
-}
 
 /// What the application asks.
 impl Connection {
@@ -72,117 +63,23 @@ impl Connection {
         Ok(id)
     }
 
-    /// Abandons a path. Its data in flight is sent again on other paths.
-    ///
-    /// # Errors
-    ///
-    /// If the path is not open, or the last one.
-    pub fn close_path(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        code: PathErrorCode,
-    ) -> Result<(), PathError> {
-        if self.is_closed() {
-            return Err(PathError::Closed);
-        }
-        if !self.paths.is_multipath() {
-            return Err(PathError::MultipathNotNegotiated);
-        }
-        self.paths.open_one(id)?;
-        let is_other = |path: &Path| path.id != id && path.is_validated();
-        if !self.paths.iter().any(is_other) {
-            return Err(PathError::LastPath(id));
-        }
-        self.abandon_path(now, id, code, false);
-        Ok(())
-    }
-
-    /// Sets our status for a path. The peer and our own scheduler are told.
-    ///
-    /// # Errors
-    ///
-    /// If the path is not open, or multipath was not negotiated.
-    pub fn set_path_status(&mut self, id: PathId, status: PathStatus) -> Result<(), PathError> {
-        if !self.paths.is_multipath() {
-            return Err(PathError::MultipathNotNegotiated);
-        }
-        let path = self.paths.get_mut(id).ok_or(PathError::NotOpen(id))?;
-        let effective = path.set_local_status(status);
-        let (index, now) = (path.index, path.last_activity());
-        self.tell_scheduler(now, index, PathUpdateKind::Status(effective));
-        Ok(())
-    }
-
-    /// Our status for a path, and the peer's if it has sent one.
+    /// An open path, to be read.
     ///
     /// # Errors
     ///
     /// If the path is not open.
-    pub fn path_status(&self, id: PathId) -> Result<(PathStatus, Option<PathStatus>), PathError> {
-        let path = self.paths.open_one(id)?;
-        Ok((path.status().local(), path.status().remote()))
+    pub fn path(&self, id: PathId) -> Result<PathRef<'_>, PathError> {
+        self.paths.path_handle(id)
     }
 
-    /// The IDs of the open paths, validated or not.
-    pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
-        self.paths.iter().map(|path| path.id)
+    /// A path, to be changed. Its methods tell if it is not open.
+    pub fn path_mut(&mut self, id: PathId) -> PathMut<'_> {
+        PathMut::new(self, id)
     }
 
-    /// Whether the path is open and its address validated.
-    pub fn is_path_validated(&self, id: PathId) -> bool {
-        self.paths.get(id).is_some_and(Path::is_validated)
-    }
-
-    /// UDP payload bytes sent to and received from the path's address, while the amplification limit holds for it:
-    /// until the peer has proven that it is there (RFC 9000 section 8.1). For tests of that limit.
-    ///
-    /// # Errors
-    ///
-    /// If the path is not open.
-    pub fn path_amplification(&self, id: PathId) -> Result<Option<(u64, u64)>, PathError> {
-        Ok(self.paths.open_one(id)?.traffic())
-    }
-
-    /// The same for each pair of addresses that packets of open paths may go to: those that a path uses, those that it
-    /// has left and may go back to, and those from which the peer probes it (RFC 9000 section 9.1).
-    pub fn amplification(&self) -> impl Iterator<Item = (FourTuple, Option<(u64, u64)>)> + '_ {
-        self.paths.iter().flat_map(Path::traffic_by_address)
-    }
-
-    /// The path's addresses.
-    ///
-    /// # Errors
-    ///
-    /// If the path is not open.
-    pub fn network_path(&self, id: PathId) -> Result<FourTuple, PathError> {
-        Ok(self.paths.open_one(id)?.tuple())
-    }
-
-    /// The path's smoothed RTT.
-    ///
-    /// # Errors
-    ///
-    /// If the path is not open.
-    pub fn rtt(&self, id: PathId) -> Result<Duration, PathError> {
-        Ok(self.paths.open_one(id)?.rtt().smoothed())
-    }
-
-    /// The path's figures.
-    ///
-    /// # Errors
-    ///
-    /// If the path is not open.
-    pub fn path_stats(&self, id: PathId) -> Result<PathStats, PathError> {
-        Ok(self.paths.open_one(id)?.stats(self.paths.controller()))
-    }
-
-    /// The last addresses and figures of a path that was abandoned, from
-    /// [`PathEvent::Abandoned`](crate::PathEvent::Abandoned) to
-    /// [`PathEvent::Discarded`](crate::PathEvent::Discarded).
-    pub fn abandoned_path(&self, id: PathId) -> Option<(FourTuple, PathStats)> {
-        let mut retired = self.paths.retired().iter();
-        retired.find(|path| path.id == id)?.last
+    /// The paths as a whole: which are open, and what concerns all of them.
+    pub fn paths(&self) -> PathsRef<'_> {
+        self.paths.handle()
     }
 
     /// Issues new connection IDs for all paths, and asks the peer to retire those that it has. For when the
@@ -192,118 +89,6 @@ impl Connection {
         if self.state.is_established() {
             let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
             self.paths.replace_cids(rng, events);
-        }
-    }
-
-    /// A path that has carried enough for datagrams beyond the configured size to pay, if its link takes such: answer with
-    /// [`set_link_mtu`](Self::set_link_mtu). A driver that never asks leaves it at that size.
-    pub fn link_mtu_wanted(&self, now: Instant) -> Option<(PathId, FourTuple)> {
-        let mut paths = self.paths.iter();
-        let path = paths.find(|path| path.wants_link_mtu(now))?;
-        Some((path.id, path.tuple()))
-    }
-
-    /// The link by which datagrams with these addresses leave takes IP packets of `mtu` bytes; `None` if the system does not
-    /// tell. The search for the path MTU goes on up to it. Nothing happens if the path has other addresses by now, or
-    /// [`TransportConfig::max_mtu`](crate::TransportConfig::max_mtu) was set.
-    pub fn set_link_mtu(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        network_path: &FourTuple,
-        mtu: Option<u32>,
-    ) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if path.tuple() == *network_path {
-            let payload = mtu
-                .unwrap_or(0)
-                .saturating_sub(headers(network_path.remote.ip()));
-            path.set_link_mtu(now, u16::try_from(payload).unwrap_or(u16::MAX));
-        }
-    }
-}
-
-/// Moves to another address of ours.
-impl Connection {
-    /// Goes on with a path from another address of ours, as when the network changed: RFC 9000 section 9.2. The path ID,
-    /// its packet numbers and all streams stay what they are. Only clients can, after the handshake is confirmed. What
-    /// was measured of the path is forgotten, unless only the port is another one.
-    ///
-    /// [`PathEvent::Moved`] follows when the path is validated from there. If it cannot be, the path goes back to the
-    /// address that it had. With multipath, opening a path and closing the other one is smoother.
-    ///
-    /// # Errors
-    ///
-    /// If the connection or the path is not open; before the handshake is confirmed; on servers; if the peer forbids
-    /// it ([`PathError::MigrationDisabled`]); or if it has issued no connection ID for another address.
-    pub fn migrate_path(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        local: SocketAddr,
-    ) -> Result<(), PathError> {
-        self.move_path(now, id, local, true)
-    }
-
-    /// Goes on with a path from another address of ours, since the one that it has is gone: its socket is closed, or its
-    /// interface is. As [`migrate_path`](Self::migrate_path), but for two things. There is no way back. And if the peer has
-    /// issued no connection ID for another address, and no other path is validated, the one in use goes on: RFC 9000 section
-    /// 9.5 forbids that for the sake of privacy, and without it the connection would wait for connection IDs that nobody can
-    /// send to an address that is gone.
-    ///
-    /// # Errors
-    ///
-    /// As [`migrate_path`](Self::migrate_path). With [`PathError::NoCidAvailable`], another path is validated:
-    /// [close](Self::close_path) this one. With another error, the connection cannot go on from `local`, now or later.
-    pub fn replace_local(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        local: SocketAddr,
-    ) -> Result<(), PathError> {
-        self.move_path(now, id, local, false)
-    }
-
-    /// Takes another address of ours into use for a path. `returns`: it goes back to the one that it has if it cannot be
-    /// reached at the new one.
-    fn move_path(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        local: SocketAddr,
-        returns: bool,
-    ) -> Result<(), PathError> {
-        if self.is_closed() {
-            return Err(PathError::Closed);
-        }
-        if self.side == Side::Server {
-            return Err(PathError::ServerSide);
-        }
-        //= specs/rfc9000.txt#section-9
-        //# An endpoint MUST NOT initiate connection migration before the handshake is confirmed, as
-        //# defined in Section 4.1.2 of [QUIC-TLS].
-        if !self.handshake.is_confirmed() {
-            return Err(PathError::HandshakeIncomplete);
-        }
-        let events = &mut self.endpoint_events;
-        if let Some(index) = self.paths.move_to(now, id, local, returns, events)? {
-            self.data.on_path_moved(index);
-        }
-        Ok(())
-    }
-
-    /// No socket can send from the address that a path uses, and none can take its place for now: nothing leaves or comes on
-    /// the path. [`PathEvent::Stranded`] says so, once. A driver calls it again with `false` when there is a socket with just
-    /// that address once more.
-    pub fn set_stranded(&mut self, id: PathId, stranded: bool) {
-        let Some(path) = self.paths.get_mut(id) else {
-            return;
-        };
-        if path.set_stranded(stranded) && stranded && !self.is_closed() {
-            let event = PathEvent::Stranded { id };
-            self.events.push_back(Event::Path(event));
         }
     }
 

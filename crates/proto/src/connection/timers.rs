@@ -114,7 +114,14 @@ impl Connection {
         if self.pace_at.is_some_and(|at| at <= now) && self.is_too_slow(now) {
             return self.start_closing(now, CloseFrame::TooSlow, true);
         }
-        self.rest(now);
+        if self.idle.is_at_rest(now) {
+            // Gives back the memory that a transfer's buffers are kept for: the next transfer allocates them anew.
+            self.data.shrink();
+            self.events.shrink_to_fit();
+            self.endpoint_events.shrink_to_fit();
+            self.handshake.shrink();
+            self.paths.shrink();
+        }
         self.handshake.on_timeout(now);
         self.on_handshake_timeouts(now);
         let ids: smallvec::SmallVec<[PathId; 16]> = self.paths.iter().map(|path| path.id).collect();
@@ -131,19 +138,6 @@ impl Connection {
                 .discard(id, &mut self.rng, &mut self.endpoint_events);
             self.on_path_discarded(now, id);
         }
-    }
-
-    /// A connection at rest gives back the memory that a transfer's buffers are kept for: the next transfer
-    /// allocates them anew.
-    fn rest(&mut self, now: Instant) {
-        if !self.idle.is_at_rest(now) {
-            return;
-        }
-        self.data.shrink();
-        self.events.shrink_to_fit();
-        self.endpoint_events.shrink_to_fit();
-        self.handshake.shrink();
-        self.paths.shrink();
     }
 
     /// A period is over in which the peer had to take so many bytes of what waited for it.

@@ -275,8 +275,12 @@ impl Connection {
                     self.events.push_back(Event::DatagramReceived);
                 }
             }
-            Frame::ConnectionClose(close) => self.on_peer_close(now, Err(close)),
-            Frame::ApplicationClose(close) => self.on_peer_close(now, Ok(close)),
+            Frame::ConnectionClose(close) => {
+                self.drain(now, ConnectionError::ConnectionClosed(close));
+            }
+            Frame::ApplicationClose(close) => {
+                self.drain(now, ConnectionError::ApplicationClosed(close));
+            }
             Frame::PathAbandon { path, error } => self.on_path_abandon(now, path, error)?,
             Frame::PathStatusAvailable { path, seq } => {
                 self.on_path_status(now, path, PathStatus::Available, seq)?;

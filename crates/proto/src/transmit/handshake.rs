@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mpquic_sched_core::Side;
 
-use super::plan::PacketSpec;
+use super::packet::PacketSpec;
 use crate::PathId;
 use crate::connection::Connection;
 use crate::frame::writer::FrameWriter;

@@ -1,20 +1,16 @@
 //! What leaves next, in which order: close, handshake, what paths send by themselves, what the scheduler wants.
-//! Each step is a file; this one only calls them.
+//! Each step is a file; this one calls them, and asks whether control frames wait.
 
-mod close_packet;
-mod fill;
 mod handshake;
-mod note;
-mod open;
-mod plan;
+mod packet;
 mod scheduled;
-mod seal;
 mod unscheduled;
 
 use std::time::Instant;
 
 use crate::connection::Connection;
 use crate::data::SpareBuffers;
+use crate::frame::writer::FrameWriter;
 use crate::ids::Transmit;
 
 impl Connection {
@@ -94,5 +90,30 @@ impl Connection {
             return None;
         }
         self.transmit_unscheduled(now, buf, true, &mut left)
+    }
+
+    /// Whether control frames or datagrams wait to be scheduled.
+    fn has_control(&self) -> bool {
+        self.handshake.can_send_control()
+            || self.data.streams().can_send_control()
+            || self.data.has_datagrams()
+            || self.paths.can_send_control()
+    }
+
+    /// Whether there is anything that a scheduler could send.
+    pub(crate) fn has_scheduled_data(&self) -> bool {
+        self.data.can_send_streams() || self.has_control()
+    }
+
+    /// Fills a 1-RTT packet with everything but stream data and datagrams, most urgent first. The owners are asked in this
+    /// order, and choose what to write.
+    fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
+        self.handshake.fill_control(w);
+        self.paths.fill_ack_frequency(w);
+        self.handshake.fill_new_tokens(w);
+        self.paths.fill_control(w);
+        if self.data.streams().can_send_control() {
+            self.data.streams_mut().fill_control(w);
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::plan::PacketSpec;
+use super::packet::PacketSpec;
 use crate::TransportError;
 use crate::connection::Connection;
 use crate::data::{BatchMut, BoundData, Planned, Sizes};

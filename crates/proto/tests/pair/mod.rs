@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use mpquic_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
-    Event, FourTuple, ServerConfig, StreamId, Transmit, TransportConfig, VarInt,
+    Event, FourTuple, PathId, ServerConfig, StreamId, Transmit, TransportConfig, VarInt,
 };
 
 /// A datagram on its way.
@@ -239,9 +239,11 @@ impl Pair {
             return;
         };
         if self.link_mtu.is_some()
-            && let Some((id, path)) = connection.link_mtu_wanted(self.now)
+            && let Some((id, path)) = connection.paths().link_mtu_wanted(self.now)
         {
-            connection.set_link_mtu(self.now, id, &path, self.link_mtu);
+            connection
+                .path_mut(id)
+                .set_link_mtu(self.now, &path, self.link_mtu);
         }
         loop {
             while let Some(event) = connection.poll_endpoint_events() {
@@ -402,6 +404,12 @@ impl Pair {
             }
             None => false,
         }
+    }
+
+    /// Whether the path is open and validated on both sides.
+    pub(crate) fn both_validated(&mut self, id: PathId) -> bool {
+        let validated = |side: &Connection| side.path(id).is_ok_and(|path| path.is_validated());
+        validated(self.c()) && validated(self.s())
     }
 
     /// Steps until `done` or `limit` of virtual time passed.

@@ -227,13 +227,11 @@ impl LostTimeMeter {
         let busy = |number| fabric.queued_bytes(number, index(Side::Server)) > 0;
         let mut states: Vec<_> = vec![State::Opening; self.paths.len()];
         let mut stats = Vec::new();
-        for id in server.paths() {
-            let Ok(of_path) = server.path_stats(id) else {
-                continue;
-            };
+        for open in server.paths().iter() {
+            let (id, of_path) = (open.id(), open.stats());
             let known = self.sent.iter().position(|entry| entry.0 == id);
             let known = known.or_else(|| {
-                let number = fabric.path_of(Side::Server, server.network_path(id).ok()?)?;
+                let number = fabric.path_of(Side::Server, open.network_path())?;
                 self.sent.push((id, number, Sent::default()));
                 Some(self.sent.len() - 1)
             });
@@ -245,7 +243,7 @@ impl LostTimeMeter {
                 repaired: of_path.retransmitted_bytes,
                 copied: of_path.copied_bytes + of_path.reinjected_bytes,
             };
-            if server.is_path_validated(id) {
+            if open.is_validated() {
                 stats.push((entry.1, of_path));
             }
         }

@@ -84,13 +84,11 @@ impl Recorder {
         let timeline = &mut self.sides[index(side)];
         let bytes = connection.stats().out_of_order;
         timeline.out_of_order.set(now, interval, bytes);
-        for id in connection.paths() {
-            let Ok(stats) = connection.path_stats(id) else {
-                continue;
-            };
+        for open in connection.paths().iter() {
+            let (id, stats) = (open.id(), open.stats());
             let path = known.iter().find(|(known, _)| *known == id);
             let path = path.map(|(_, path)| *path).or_else(|| {
-                let path = fabric.path_of(side, connection.network_path(id).ok()?)?;
+                let path = fabric.path_of(side, open.network_path())?;
                 known.push((id, path));
                 Some(path)
             });
@@ -105,7 +103,7 @@ impl Recorder {
             path.in_flight.set(now, interval, stats.in_flight);
         }
         // Path IDs that are gone, unless another path ID uses the same path.
-        known.retain(|(id, _)| connection.path_stats(*id).is_ok());
+        known.retain(|(id, _)| connection.path(*id).is_ok());
         for (number, path) in timeline.paths.iter_mut().enumerate() {
             let gone = !path.cwnd.slot.is_empty() && known.iter().all(|(_, path)| *path != number);
             if gone {

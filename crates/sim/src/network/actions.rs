@@ -32,14 +32,14 @@ impl Network {
             }
             Action::ClosePath { side, id, code } => {
                 let result = match self.peer_mut(side).connection_mut() {
-                    Some(connection) => connection.close_path(instant, id, code),
+                    Some(connection) => connection.path_mut(id).close(instant, code),
                     None => Err(PathError::Closed),
                 };
                 refused("close path", result)
             }
             Action::SetPathStatus { side, id, status } => {
                 let result = match self.peer_mut(side).connection_mut() {
-                    Some(connection) => connection.set_path_status(id, status),
+                    Some(connection) => connection.path_mut(id).set_status(status),
                     None => Err(PathError::Closed),
                 };
                 refused("set path status", result)

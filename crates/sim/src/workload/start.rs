@@ -50,8 +50,8 @@ impl Start {
             {
                 self.settled.insert(*id);
                 if self.settled.len() >= cx.paths_expected() && self.at.is_none() {
-                    let rtts = cx.connection.paths().map(|id| cx.connection.rtt(id));
-                    let longest = rtts.flatten().max().unwrap_or_default();
+                    let rtts = cx.connection.paths().iter().map(|path| path.rtt());
+                    let longest = rtts.max().unwrap_or_default();
                     self.at = Some(cx.now() + longest);
                 }
             }

@@ -217,14 +217,18 @@ fn application(input: &mut Input<'_>, duel: &mut Duel) -> Option<()> {
             {}
         }
         8 => _ = connection.open_path(now, tuple),
-        9 => _ = connection.close_path(now, path, PathErrorCode::NO_ERROR),
+        9 => {
+            _ = connection
+                .path_mut(path)
+                .close(now, PathErrorCode::NO_ERROR)
+        }
         10 => {
             let status = if op & 0x80 == 0 {
                 PathStatus::Backup
             } else {
                 PathStatus::Available
             };
-            let _ = connection.set_path_status(path, status);
+            let _ = connection.path_mut(path).set_status(status);
         }
         11 => connection.ping(),
         12 => {

@@ -121,7 +121,7 @@ fn download(store: Store, data: &[u8]) -> Option<String> {
         duel.exchange();
         duel.victim.advance(Duration::from_millis(20));
     }
-    let stats = duel.victim.connection().path_stats(PathId::ZERO).ok()?;
+    let stats = duel.victim.connection().path(PathId::ZERO).ok()?.stats();
     assert!(stats.jump_window <= MAX_JUMP, "{}", stats.jump_window);
     Some(format!("{:?}", stats.careful_resume))
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
-use mpquic_proto::{FourTuple, TransportConfig};
+use mpquic_proto::{CollectionSize, FourTuple, TransportConfig};
 
 use crate::duel::Duel;
 use crate::params::Params;
@@ -152,18 +152,17 @@ fn observe(features: &mut Features, duel: &mut Duel) {
     features.insert(feature(8, size(stats.lost_packets)));
     features.insert(feature(9, size(stats.max_receive_gaps as u64)));
     features.insert(feature(10, size(stats.key_updates)));
-    for id in connection.paths() {
-        if let Ok(stats) = connection.path_stats(id) {
-            let kind = (
-                id.0.min(3),
-                stats.pto_count.min(8),
-                stats.suspect,
-                size(stats.cwnd),
-            );
-            features.insert(feature(11, kind));
-        }
+    for path in connection.paths().iter() {
+        let stats = path.stats();
+        let kind = (
+            path.id().0.min(3),
+            stats.pto_count.min(8),
+            stats.suspect,
+            size(stats.cwnd),
+        );
+        features.insert(feature(11, kind));
     }
-    connection.for_each_collection(|collection| {
+    CollectionSize::for_each(connection, |collection| {
         features.insert(feature(12, (collection.what, size(collection.size))));
     });
 }
@@ -188,12 +187,8 @@ fn check(duel: &mut Duel) {
     let Some((_, connection)) = duel.victim.connections.first_mut() else {
         return;
     };
-    let ids: Vec<_> = connection.paths().collect();
-    let in_flight: u64 = ids
-        .iter()
-        .filter_map(|id| connection.path_stats(*id).ok())
-        .map(|stats| stats.in_flight)
-        .sum();
+    let paths = connection.paths().iter();
+    let in_flight: u64 = paths.map(|path| path.stats().in_flight).sum();
     let timer = connection.poll_timeout();
     assert!(
         in_flight == 0 || timer.is_some(),

@@ -47,6 +47,7 @@ pub fn paths(data: &[u8]) -> Features {
             .victim
             .connection()
             .paths()
+            .ids()
             .map(|path| path.0)
             .collect();
         assert_eq!(open, model.open, "{model:?}");
@@ -146,7 +147,13 @@ fn step(
             let now = duel.victim.now;
             let code = mpquic_proto::PathErrorCode::NO_ERROR;
             let id = mpquic_proto::PathId(path);
-            assert!(duel.victim.connection().close_path(now, id, code).is_ok());
+            assert!(
+                duel.victim
+                    .connection()
+                    .path_mut(id)
+                    .close(now, code)
+                    .is_ok()
+            );
             duel.victim.flush();
             model.open.remove(&path);
             model.abandoned.insert(path);

@@ -138,9 +138,7 @@ fn without_any_proven_address_the_connection_ends_in_silence() {
     let now = pair.now;
     let id = pair.c().open_path(now, pair::tuple(1)).unwrap();
     pair.filter = Box::new(|from_client, _, _| from_client);
-    assert!(pair.run_until(Duration::from_secs(1), |pair| {
-        pair.s().network_path(id).is_ok()
-    }));
+    assert!(pair.run_until(Duration::from_secs(1), |pair| { pair.s().path(id).is_ok() }));
     pair.filter = Box::new(|_, _, _| false);
     forge::deliver(&mut pair, Side::Client, Packet::OneRtt, &abandon(0));
     assert!(pair.run_until(Duration::from_secs(25), |pair| pair.s().is_drained()));
@@ -162,7 +160,7 @@ fn challenges_draw_little_from_a_full_window() {
     pair.filter = Box::new(|from_client, _, _| from_client);
     pair.client.inbound.clear();
     let full = |pair: &mut Pair| {
-        let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+        let stats = pair.s().path(PathId::ZERO).unwrap().stats();
         stats.in_flight + 1200 > stats.cwnd
     };
     assert!(pair.run_until(Duration::from_secs(5), full));
@@ -177,7 +175,7 @@ fn challenges_draw_little_from_a_full_window() {
         let later = pair.now + Duration::from_millis(1);
         pair.run_until(Duration::from_millis(1), |_| false);
         pair.now = later;
-        let stats = pair.s().path_stats(PathId::ZERO).unwrap();
+        let stats = pair.s().path(PathId::ZERO).unwrap().stats();
         at_most_in_flight =
             at_most_in_flight.max(stats.in_flight - stats.cwnd.min(stats.in_flight));
         if number == 0 {

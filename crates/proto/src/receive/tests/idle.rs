@@ -137,7 +137,10 @@ fn at_least_three_probe_timeouts() {
         pair.connect();
         let quiet = pair.run_until(Duration::from_secs(2), |pair| {
             SIDES.into_iter().all(|side| {
-                let stats = forge::side_of(pair, side).path_stats(PathId::ZERO).unwrap();
+                let stats = forge::side_of(pair, side)
+                    .path(PathId::ZERO)
+                    .unwrap()
+                    .stats();
                 stats.in_flight == 0 && stats.has_rtt
             })
         });
@@ -145,8 +148,9 @@ fn at_least_three_probe_timeouts() {
         let (since, _) = last_sign_of_life(&mut pair, side);
         // RFC 9002 section 6.2.1. The peer's max_ack_delay is the default of 25 ms.
         let stats = forge::side_of(&mut pair, side)
-            .path_stats(PathId::ZERO)
-            .unwrap();
+            .path(PathId::ZERO)
+            .unwrap()
+            .stats();
         let variation = (4 * stats.rtt_var).max(Duration::from_millis(1));
         let pto = stats.rtt + variation + Duration::from_millis(25);
         assert!(stats.rtt >= Duration::from_millis(400));
@@ -227,7 +231,7 @@ fn late_acknowledgements_do_not_stretch_it() {
     // ACK: the largest number, delay, count of further ranges, first range.
     let ack = forge::varints(&[0x02, late, 0, 0, 0]);
     forge::deliver(&mut pair, Side::Client, Packet::OneRtt, &ack);
-    let rtt = pair.s().rtt(PathId::ZERO).unwrap();
+    let rtt = pair.s().path(PathId::ZERO).unwrap().rtt();
     assert!(rtt > LONG, "the acknowledgement gave no sample: {rtt:?}");
     let since = pair.now;
     let after = closed_after(&mut pair, Side::Server, since);

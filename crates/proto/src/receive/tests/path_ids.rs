@@ -94,9 +94,7 @@ fn path_ids_beyond_the_limit() {
 fn open(pair: &mut Pair) -> PathId {
     let now = pair.now;
     let id = pair.c().open_path(now, pair::tuple(1)).unwrap();
-    assert!(pair.run_until(Duration::from_secs(5), |pair| {
-        pair.c().is_path_validated(id) && pair.s().is_path_validated(id)
-    }));
+    assert!(pair.run_until(Duration::from_secs(5), |pair| pair.both_validated(id)));
     id
 }
 
@@ -105,12 +103,13 @@ fn open_and_abandon(pair: &mut Pair) -> PathId {
     let id = open(pair);
     let now = pair.now;
     pair.c()
-        .close_path(now, id, PathErrorCode::NO_ERROR)
+        .path_mut(id)
+        .close(now, PathErrorCode::NO_ERROR)
         .unwrap();
     let gone = |pair: &mut Pair| {
         SIDES.into_iter().all(|side| {
             let connection = forge::side_of(pair, side);
-            forge::is_abandoned(connection, id) && connection.abandoned_path(id).is_none()
+            forge::is_abandoned(connection, id) && connection.paths().abandoned(id).is_none()
         })
     };
     assert!(pair.run_until(Duration::from_secs(20), gone));

@@ -106,7 +106,7 @@ fn waiting_for_keys_is_a_delay_of_the_acknowledgement() {
     assert_eq!(forge::kept_undecryptable(pair.s()), 1);
     pair.connect();
     forge::settle(&mut pair);
-    let stats = pair.c().path_stats(crate::PathId::ZERO).unwrap();
+    let stats = pair.c().path(crate::PathId::ZERO).unwrap().stats();
     assert!(
         stats.rtt + 4 * stats.rtt_var < Duration::from_millis(500),
         "{stats:?}"
