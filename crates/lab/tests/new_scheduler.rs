@@ -31,6 +31,7 @@ fn lab(arguments: &[&str]) -> (u8, String, String) {
 #[allow(
     unreachable_pub,
     dead_code,
+    clippy::disallowed_methods,
     reason = "it is the root of a library where it is written"
 )]
 mod my_scheduler;
