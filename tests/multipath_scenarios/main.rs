@@ -5,7 +5,7 @@
 //! - `socket_error`, `socket0_error`: this core has no sockets; what a socket refuses is the tokio API's matter.
 //! - `stream_af`, `stream_af_backup`, `dg_af`: the affinity of data is the scheduler's choice;
 //!   `data_order::a_stream_stays_on_its_path` has a scheduler that binds streams to paths.
-//! - `aead`: the nonce with the path ID has its vectors in `crates/proto/src/crypto/tests`.
+//! - `aead`: the nonce with the path ID has its vectors in `crates/wire/src/crypto/tests`.
 //! - `cid_retire`: `crates/proto/tests/multipath.rs` and the tests of `cid/`.
 //! - `discovery`: the extension for address discovery is not implemented.
 

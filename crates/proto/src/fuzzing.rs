@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_wire::crypto::seal_long;
+use mpquic_wire::frame::{Frame, FrameIter};
+use mpquic_wire::packet::{
+    PacketType, ProtectedPacket, Version, decode_next, encode_long_header, parse_invariant,
+    unprotect_header, version_list,
+};
+use mpquic_wire::transport_parameters::TransportParameters;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-use crate::crypto::{initial_keys, seal_long};
-use crate::frame::{Frame, FrameIter};
-use crate::packet::{
-    PacketType, ProtectedPacket, Version, decode_next, encode_long_header, parse_invariant,
-    unprotect_header, version_list,
-};
+use crate::crypto::initial_keys;
 use crate::token::{AddressTokens, Kind, Lifetimes, Token, Verdict};
-use crate::transport_parameters::TransportParameters;
 use crate::{Connection, ConnectionHandle, DatagramEvent};
 use crate::{Endpoint, EndpointConfig, FourTuple, ServerConfig};
 
@@ -266,8 +267,8 @@ pub mod samples {
     use mpquic_sched_core::{ConnectionId, StreamId, VarInt};
 
     use crate::PathId;
-    use crate::frame::{Frame, FrameIter, encode_ack, encode_stream_header};
-    use crate::packet::{decode_next, encode_short_header as encode_header};
+    use mpquic_wire::frame::{Frame, FrameIter, encode_ack, encode_stream_header};
+    use mpquic_wire::packet::{decode_next, encode_short_header as encode_header};
 
     const DATA: [u8; 1400] = [7; 1400];
 

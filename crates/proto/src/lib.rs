@@ -26,7 +26,7 @@ mod endpoint;
 mod error;
 mod events;
 mod forecast;
-mod frame;
+mod frame_writer;
 #[cfg(any(test, feature = "__fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -38,18 +38,17 @@ mod memory;
 mod mtu;
 mod number_set;
 mod observe;
-mod packet;
 mod path;
 mod receive;
 mod recovery;
 mod schedule;
+mod sent_frame;
 mod shards;
 mod space;
 mod stats;
 mod stream;
 mod token;
 mod transmit;
-mod transport_parameters;
 
 pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError, Steering, SteeringPiece};
 pub use closing::Remains;
@@ -66,10 +65,7 @@ pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, DatagramEvent, Endpoint, HalfOpen, Incoming,
     RetryError,
 };
-pub use error::{
-    ApplicationClose, AttemptError, ConnectionClose, ConnectionError, Escaped, FailedAttempt,
-    PathError, PathErrorCode, TransportError,
-};
+pub use error::{AttemptError, ConnectionError, FailedAttempt, PathError};
 pub use events::{ConnectionEvent, EndpointEvent};
 pub use forecast::ThroughputForecast;
 pub use handshake::{ConnectError, Session};
@@ -82,12 +78,13 @@ pub use mpquic_sched_core::{
     ConnectionId, Dir, EcnCodepoint, PathId, PathKey, PathMemory, PathStatus, SavedPath, Side,
     StreamHints, StreamId, TransportErrorCode, VarInt,
 };
+pub use mpquic_wire::packet::Version;
+pub use mpquic_wire::{ApplicationClose, ConnectionClose, Escaped, PathErrorCode, TransportError};
 pub use observe::{
     AckRanges, AckedPackets, Choice, Decided, FrameInfo, Frames, NumberSpace, Observation,
     Observer, ObserverFactory, PacketLost, PacketReceived, PacketSent, Parameters, PathChange,
     PathChangeKind, PathMetrics, Started, StreamPiece,
 };
-pub use packet::Version;
 pub use path::{PathRef, PathsRef};
 pub use shards::ConnectionCount;
 pub use stats::{ConnectionStats, PathStats};

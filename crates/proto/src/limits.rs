@@ -115,8 +115,7 @@ pub const MAX_UNDECRYPTABLE_PER_FURTHER_PATH: usize = 5;
 /// Bytes of such a packet of a further path. Stops: the same with datagrams of 64 KiB.
 pub const MAX_UNDECRYPTABLE_FURTHER_PACKET: usize = 1500;
 
-/// Bytes of CONNECTION_CLOSE reason that are kept.
-pub const MAX_CLOSE_REASON: usize = 512;
+pub use mpquic_wire::frame::MAX_CLOSE_REASON;
 
 /// Connections that an endpoint holds in the state "incoming", neither accepted nor refused.
 /// Stops: Initial floods. Beyond it, Initials are dropped before any key is derived.

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_wire::packet::MAX_CID_LEN;
 use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::Steering;
-use crate::packet::MAX_CID_LEN;
 
 /// Makes the connection IDs by which peers address an endpoint, for something in front of it that routes packets by them,
 /// such as a load balancer ([`EndpointConfig::connection_ids`](crate::EndpointConfig::connection_ids)).

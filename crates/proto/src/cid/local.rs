@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_wire::frame::{Frame, NewConnectionId};
 use smallvec::SmallVec;
 
 use super::{ResetToken, begins_with};
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{Frame, NewConnectionId};
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::SentFrame;
 use crate::{PathId, TransportError, limits};
 
 /// The IDs by which the peer may address us. Each belongs to one path ID (RFC 10069, Handling

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_wire::frame::{Frame, RetireConnectionId};
 use smallvec::SmallVec;
 
 use super::ResetToken;
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{Frame, RetireConnectionId};
+use crate::frame_writer::FrameWriter;
 use crate::number_set::NumberSet;
+use crate::sent_frame::SentFrame;
 use crate::{PathId, TransportError, limits};
 
 /// Ranges of retired sequence numbers remembered per path. A peer that numbers its IDs as RFC 9000

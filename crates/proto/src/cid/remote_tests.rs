@@ -8,8 +8,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{CidGenerator, LocalCids, OnNew, RemoteCids, ResetKey, ResetToken, Rotation};
-use crate::frame::writer::FrameWriter;
-use crate::frame::{SentFrame, SentFrames};
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::{SentFrame, SentFrames};
 use crate::{PathId, TransportError, limits};
 
 const P0: PathId = PathId(0);

@@ -5,7 +5,7 @@ use std::fmt;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use crate::packet::MAX_CID_LEN;
+use mpquic_wire::packet::MAX_CID_LEN;
 
 /// Where the connection ID of a packet with a short header begins (RFC 8999 section 5.2).
 const SHORT_HEADER: usize = 1;

@@ -2,7 +2,7 @@
 
 use mpquic_sched_core::TransportErrorCode;
 
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
 use crate::{ApplicationClose, ConnectionClose, ConnectionError, TransportError};
 
 /// What we tell the peer when closing.

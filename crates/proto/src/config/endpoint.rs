@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mpquic_wire::packet::FIXED_BIT;
+
 use crate::cid::CidGenerator;
-use crate::packet::FIXED_BIT;
 use crate::shards::Shard;
 use crate::{ConnectionIdGenerator, Observer, ObserverFactory, Side, Version, limits};
 

@@ -22,7 +22,7 @@ pub(super) fn refused(error: impl ToString) -> ConfigError {
 
 /// RFC 9001 section 5.2: Initial packets need TLS13_AES_128_GCM_SHA256, with QUIC support.
 pub(super) fn check_suites(provider: &CryptoProvider) -> Result<(), ConfigError> {
-    match crate::crypto::has_initial_suite(provider) {
+    match mpquic_wire::crypto::has_initial_suite(provider) {
         true => Ok(()),
         false => Err(ConfigError::NoInitialCipherSuite),
     }

@@ -4,6 +4,7 @@ use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mpquic_wire::transport_parameters::PreferredAddress;
 use rand::rngs::StdRng;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -12,7 +13,6 @@ use super::{ConfigError, SessionMemory, TransportConfig, ValidationTokenConfig};
 use crate::cid::{CidGenerator, ResetKey};
 use crate::limits;
 use crate::token::Lifetimes;
-use crate::transport_parameters::PreferredAddress;
 
 /// Settings of incoming connections: TLS, transport, and how many may wait.
 ///

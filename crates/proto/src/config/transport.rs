@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_sched_core::{Arrival, IntoSchedulerFactory, PathMemory, SchedulerFactory, Side};
+use mpquic_wire::packet::MIN_RESETTABLE;
 
 use super::{
     AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, MIN_KEEP_ALIVE, MIN_WINDOW,
     PathStart,
 };
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
-use crate::packet::MIN_RESETTABLE;
 use crate::{FourTuple, Observer, ObserverFactory, limits};
 
 /// Settings of the transport, for clients and servers.

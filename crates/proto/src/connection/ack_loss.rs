@@ -4,10 +4,11 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{Acked, Lost, PathIndex, PathUpdateKind};
+use mpquic_wire::frame::AckFrame;
 
 use super::Connection;
-use crate::frame::{AckFrame, SentFrame};
 use crate::path::{ALL, PathAck};
+use crate::sent_frame::SentFrame;
 use crate::space::SpaceId;
 use crate::{Event, NumberSpace, Observation, PathEvent, PathId, TransportError};
 

@@ -30,16 +30,16 @@ use crate::forecast::ReceiveRate;
 use crate::handshake::{AddressProof, Ends, FirstFlight, Handshake, Session};
 use crate::memory::Memory;
 use crate::observe::{Started, Watch};
-use crate::packet::Version;
 use crate::path::{ACK_DELAY_EXPONENT, AckFrequency, Paths, PathsSetup};
 use crate::shards::Counted;
 use crate::stream::Streams;
 use crate::token::AddressTokens;
-use crate::transport_parameters::{Grease, TransportParameters, VersionInformation};
 use crate::{
     ConnectError, ConnectionStats, EndpointConfig, FourTuple, PathId, ServerConfig,
     TransportConfig, TransportError,
 };
+use mpquic_wire::packet::Version;
+use mpquic_wire::transport_parameters::{Grease, TransportParameters, VersionInformation};
 
 /// A connection without I/O. The caller passes datagrams and timeouts in, and takes datagrams and
 /// events out.
@@ -357,7 +357,7 @@ impl Connection {
         let mut stats = self.totals;
         self.data.add_stats(&mut stats);
         let keys = self.handshake.one_rtt();
-        stats.key_updates = keys.map_or(0, crate::crypto::OneRttKeys::updates);
+        stats.key_updates = keys.map_or(0, mpquic_wire::crypto::OneRttKeys::updates);
         stats
     }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
+use mpquic_wire::packet::{Invariant, MAX_CID_LEN, parse_invariant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -18,7 +19,6 @@ use crate::closing::CloseFrame;
 use crate::events::EndpointEvent;
 use crate::handshake::{Attempt, Tries};
 use crate::memory::Memory;
-use crate::packet::{Invariant, MAX_CID_LEN, parse_invariant};
 use crate::path::{Epoch, memory_key};
 use crate::{
     ClientConfig, ConnectionError, EndpointConfig, FailedAttempt, FourTuple, PathId, RaceConfig,

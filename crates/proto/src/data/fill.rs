@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use super::DataPlane;
 use super::plan::{BoundData, stream_ranges};
-use crate::frame::writer::FrameWriter;
-use crate::frame::{SentFrame, StreamRange};
+use crate::frame_writer::FrameWriter;
 use crate::path::Paths;
 use crate::schedule::TailCopy;
+use crate::sent_frame::{SentFrame, StreamRange};
 use crate::stream::{MIN_COPY_ROOM, Streams};
 
 impl DataPlane {

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use mpquic_sched_core::{Dir, PathSet, StreamHints, StreamId, VarInt};
+use mpquic_wire::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
 
 use super::DataPlane;
 use crate::config::MIN_WINDOW;
 use crate::datagram::Route;
-use crate::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
 use crate::path::{Path, Paths};
 use crate::{
     Chunk, ClosedStream, DatagramOptions, FinishError, ReadError, SendDatagramError, WriteError,

@@ -20,14 +20,14 @@ pub use handles::{Datagrams, RecvStream, SendStream, Streams};
 pub(crate) use plan::BoundData;
 
 use crate::datagram;
-use crate::frame::StreamRange;
 use crate::memory::Memory;
 use crate::recovery::earlier;
 pub(crate) use crate::schedule::Planned;
 use crate::schedule::Schedule;
+use crate::sent_frame::StreamRange;
 use crate::stream::{self, PeerStreamParams, StreamEvent};
-use crate::transport_parameters::TransportParameters;
 use crate::{ConnectionStats, TransportConfig};
+use mpquic_wire::transport_parameters::TransportParameters;
 
 /// A connection's data and what decides when and where it leaves.
 pub(crate) struct DataPlane {

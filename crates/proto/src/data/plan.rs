@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use super::DataPlane;
 use crate::Observation;
-use crate::frame::{SentFrame, StreamRange};
 use crate::observe::Watch;
 use crate::path::Paths;
 use crate::schedule::{Planned, Reinjection, TailCopy};
+use crate::sent_frame::{SentFrame, StreamRange};
 
 /// Data that goes on one path without a decision of its own.
 pub(crate) enum BoundData {

@@ -7,17 +7,17 @@ use mpquic_sched_core::{
     Context, Data, Decision, Dir, MinRtt, PathIndex, PathSet, PathUpdate, PathUpdateKind,
     Scheduler, Side, StreamId,
 };
+use mpquic_wire::transport_parameters::TransportParameters;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::{BoundData, DataPlane, Planned};
 use crate::datagram::DatagramOptions;
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
 use crate::observe::Watch;
 use crate::path::{Paths, test_paths};
+use crate::sent_frame::SentFrame;
 use crate::space::{PacketOrigin, SentPacket};
-use crate::transport_parameters::TransportParameters;
 use crate::{PathId, TransportConfig};
 
 /// Room for frames in each packet.

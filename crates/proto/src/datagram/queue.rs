@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_sched_core::{PathIndex, PathSet};
+use mpquic_wire::frame::{datagram_header_size, encode_datagram_header, types};
 
 use super::SendDatagramError;
 use super::outgoing::{Outgoing, Unsent};
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{datagram_header_size, encode_datagram_header, types};
+use crate::frame_writer::FrameWriter;
 use crate::memory::{Direction, Loan, Memory};
+use crate::sent_frame::SentFrame;
 use crate::{TransportConfig, TransportError};
 
 /// What each datagram counts in a queue beyond its bytes, so that empty ones are bounded too.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
+use mpquic_wire::packet::{MAX_CID_LEN, ProtectedPacket, Version, decode_next};
 
 use super::{
-    DatagramEvent, Endpoint, Incoming, MIN_INITIAL_SIZE, RetryError, Route, answer_to, line::Asked,
-    refusal, retry,
+    DatagramEvent, Endpoint, Incoming, MIN_INITIAL_SIZE, RetryError, Route, accept_queue::Asked,
+    answer_to, refusal, retry,
 };
 use crate::cid::CidGenerator;
 use crate::handshake::AddressProof;
-use crate::packet::{MAX_CID_LEN, ProtectedPacket, Version, decode_next};
 use crate::token::{TokenReuseError, Verdict};
 use crate::{FourTuple, ServerConfig, Transmit};
 
@@ -95,14 +95,14 @@ impl Endpoint {
             //= specs/rfc9000.txt#section-17.2.5.1
             //# A server MUST NOT send more than one Retry packet in response to a single UDP
             //# datagram.
-            if let Some(line) = &mut self.line {
+            if let Some(queue) = &mut self.accept_queue {
                 let client = Asked {
                     network_path,
                     version: first.version,
                     dcid,
                     scid,
                 };
-                line.ask(client, server.max_retries_waiting);
+                queue.ask(client, server.max_retries_waiting);
                 return Some(DatagramEvent::Queued);
             }
             let transmit = self.write_retry(now, network_path, first.version, &dcid, &scid, buf);
@@ -133,9 +133,9 @@ impl Endpoint {
             scid,
             proof,
         };
-        match &mut self.line {
-            Some(line) => {
-                line.push(incoming);
+        match &mut self.accept_queue {
+            Some(queue) => {
+                queue.push(incoming);
                 Some(DatagramEvent::Queued)
             }
             None => Some(DatagramEvent::NewConnection(incoming)),
@@ -168,21 +168,24 @@ impl Endpoint {
             && half_open.has_room(server, datagram)
     }
 
-    /// Whether there would be room in the place of one in the line who is worth no more.
+    /// Whether there would be room in the place of one in the queue who is worth no more.
     fn could_make_room(&self, server: &ServerConfig, datagram: usize, proven: bool) -> bool {
-        let least = self.line.as_ref().and_then(|line| line.least(proven));
+        let least = self
+            .accept_queue
+            .as_ref()
+            .and_then(|queue| queue.least(proven));
         least.is_some_and(|least| self.has_room(server, datagram, Some(least)))
     }
 
-    /// Whether there is room, if need be in the place of one in the line, who is forgotten: of those who come in a flood, the
+    /// Whether there is room, if need be in the place of one in the queue, who is forgotten: of those who come in a flood, the
     /// last one is no less likely to be honest, and the likeliest to be still waiting.
     fn make_room(&mut self, server: &ServerConfig, datagram: usize, proven: bool) -> bool {
         if self.has_room(server, datagram, None) {
             return true;
         }
         let could = self.could_make_room(server, datagram, proven);
-        let line = self.line.as_mut().filter(|_| could);
-        if let Some(least) = line.and_then(|line| line.give_up(proven)) {
+        let queue = self.accept_queue.as_mut().filter(|_| could);
+        if let Some(least) = queue.and_then(|queue| queue.give_up(proven)) {
             self.forget(&least);
         }
         could

@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
+use mpquic_wire::ConnectionClose;
+use mpquic_wire::crypto::{Keys, open_long};
+use mpquic_wire::frame::{Frame, FrameIter};
+use mpquic_wire::packet::{
+    PacketType, ProtectedPacket, decode_next, encode_long_header, patch_length, unprotect_header,
+};
 use proptest::prelude::*;
 
 use super::tests::{Bench, CLIENT, path, shared_server};
 use super::*;
 use crate::cid::ResetKey;
-use crate::crypto::{Keys, initial_keys, keys_derived, open_long};
+use crate::crypto::{initial_keys, keys_derived};
 use crate::handshake::AddressProof;
-use crate::packet::{
-    PacketType, ProtectedPacket, decode_next, encode_long_header, patch_length, unprotect_header,
-};
-use crate::{ConnectionClose, frame::Frame, frame::FrameIter};
 
 const SCID: [u8; 8] = [9; 8];
 
@@ -36,7 +38,7 @@ fn sealed_initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
     // With the AEAD's tag.
     buf.resize(1200 - 16, 0);
     let keys = initial_keys(Version::V1, &dcid, mpquic_sched_core::Side::Client);
-    crate::crypto::seal_long(&keys.local, &mut buf, &marks, 0).unwrap();
+    mpquic_wire::crypto::seal_long(&keys.local, &mut buf, &marks, 0).unwrap();
     assert_eq!(buf.len(), 1200);
     buf
 }
@@ -44,7 +46,7 @@ fn sealed_initial(dcid: &[u8], token: &[u8]) -> Vec<u8> {
 /// Source connection ID and token of a Retry packet.
 fn read_retry(packet: &[u8], original_dcid: &[u8]) -> (ConnectionId, Vec<u8>) {
     let original = ConnectionId::new(original_dcid);
-    assert!(crate::crypto::verify_retry_tag(
+    assert!(mpquic_wire::crypto::verify_retry_tag(
         Version::V1,
         &original,
         packet
@@ -468,7 +470,7 @@ fn a_repeated_initial_after_every_choice() {
                     continue;
                 }
                 DatagramEvent::Forward(..) | DatagramEvent::Queued => {
-                    panic!("there are no shards, and no line")
+                    panic!("there are no shards, and no queue")
                 }
             };
             if number / 64 / 2_u32.pow(step) % 2 == 1 {

@@ -15,7 +15,7 @@ pub enum DatagramEvent {
     ConnectionEvent(ConnectionHandle, ConnectionEvent),
     /// A client wants to connect.
     NewConnection(Incoming),
-    /// A client wants to connect, and waits in the line of [`Endpoint::queue_clients`](crate::Endpoint::queue_clients).
+    /// A client wants to connect, and waits in the queue of [`Endpoint::queue_clients`](crate::Endpoint::queue_clients).
     Queued,
     /// Send this answer, which is in the buffer (Version Negotiation, stateless reset, Retry, or a close of what
     /// cannot begin).

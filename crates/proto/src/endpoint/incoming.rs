@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint};
+use mpquic_wire::packet::Version;
 use slab::Slab;
 
 use crate::events::ConnectionEvent;
 use crate::handshake::{AddressProof, FirstFlight};
-use crate::packet::Version;
 use crate::{FourTuple, limits};
 
 /// A client that wants to connect: accept, refuse or ignore it, or have it prove its address first.

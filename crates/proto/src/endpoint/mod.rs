@@ -1,6 +1,7 @@
 //! Routes datagrams to connections and makes new ones.
 
 mod accept;
+mod accept_queue;
 #[cfg(test)]
 mod accept_tests;
 mod admission;
@@ -11,7 +12,6 @@ mod early;
 mod event;
 mod half_open;
 mod incoming;
-mod line;
 mod negotiation;
 mod refusal;
 mod refused;
@@ -35,17 +35,18 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, TransportErrorCode};
+use mpquic_wire::packet::{Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustls::pki_types::ServerName;
 use slab::Slab;
 
+use self::accept_queue::AcceptQueue;
 use self::admission::FirstPacket;
 use self::closed_connections::Ends;
 use self::early::Early;
 use self::half_open::Share;
 use self::incoming::Waiting;
-use self::line::Line;
 use self::refused::Refused;
 use self::reset::AnswerRate;
 use self::retired_cids::RetiredCids;
@@ -55,7 +56,6 @@ use crate::closing::Remains;
 use crate::connection::Setup;
 use crate::events::{ConnectionEvent, EndpointEvent};
 use crate::memory::{Memory, MemoryUse};
-use crate::packet::{Invariant, LONG_HEADER_FORM, PacketType, Version, parse_invariant};
 use crate::shards::{Census, Shard};
 use crate::token::AddressTokens;
 use crate::{
@@ -82,7 +82,7 @@ pub struct Endpoint {
     routes: Routes,
     waiting: Waiting,
     /// Of those that wait, for a driver that takes them one by one.
-    line: Option<Line>,
+    accept_queue: Option<AcceptQueue>,
     early: Early,
     refused: Refused,
     retired_cids: RetiredCids,
@@ -139,7 +139,7 @@ impl Endpoint {
             census: config.shard.as_ref().map(Shard::census).unwrap_or_default(),
             routes: Routes::new(&mut rng),
             waiting: Waiting::default(),
-            line: None,
+            accept_queue: None,
             early: Early::default(),
             refused: Refused::default(),
             retired_cids: RetiredCids::default(),
@@ -603,8 +603,8 @@ impl Endpoint {
         while let Some((index, dcid)) = self.waiting.expire(now) {
             self.routes.remove(&dcid, Route::Incoming(index));
         }
-        if let Some(line) = &mut self.line {
-            line.expire(now);
+        if let Some(queue) = &mut self.accept_queue {
+            queue.expire(now);
         }
     }
 
@@ -631,8 +631,8 @@ impl Endpoint {
     /// Whether nobody waits to be accepted and nothing is left of connections that are over: there is nothing that
     /// [`handle_timeout`](Self::handle_timeout) or [`forget_remains`](Self::forget_remains) would forget, now or later.
     pub fn is_at_rest(&self) -> bool {
-        let line = self.line.as_ref();
-        self.waiting.is_empty() && self.ends.is_empty() && line.is_none_or(Line::is_empty)
+        let queue = self.accept_queue.as_ref();
+        self.waiting.is_empty() && self.ends.is_empty() && queue.is_none_or(AcceptQueue::is_empty)
     }
 
     #[cold]

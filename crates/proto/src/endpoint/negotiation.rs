@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
-use crate::packet::{Version, encode_version_negotiation, reserved_version};
+use mpquic_wire::packet::{Version, encode_version_negotiation, reserved_version};
 
 /// Appends the answer to a packet of an unknown version. The connection IDs change places
 /// (RFC 9000 section 17.2.1). At most 527 bytes, while the packet answered has at least 1200.

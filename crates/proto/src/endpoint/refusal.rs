@@ -1,11 +1,12 @@
 //! Refuses a connection without making one: an Initial packet with CONNECTION_CLOSE (RFC 9000 sections 5.2.2 and 8.1.2).
 
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
-
-use crate::crypto::{initial_keys, open_long, seal_long};
-use crate::packet::{
+use mpquic_wire::crypto::{open_long, seal_long};
+use mpquic_wire::packet::{
     PacketType, ProtectedPacket, Version, decode_next, encode_long_header, unprotect_header,
 };
+
+use crate::crypto::initial_keys;
 use crate::{ConnectionClose, TransportError};
 
 /// Appends the packet and returns its size: number 0, on one byte. It is not ack-eliciting and thus

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use mpquic_wire::packet::{FIXED_BIT, MIN_RESETTABLE};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt};
 
 use crate::cid::{ResetToken, TOKEN_LEN};
-use crate::packet::{FIXED_BIT, MIN_RESETTABLE};
 
 /// Shorter resets are not sent. Below 41 bytes they can be told from packets (RFC 9000 section
 /// 10.3.3); a packet of 43 bytes gets an answer one byte shorter, as section 10.3 wants it.

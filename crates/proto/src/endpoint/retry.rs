@@ -2,8 +2,8 @@
 
 use mpquic_sched_core::ConnectionId;
 
-use crate::crypto::retry_tag;
-use crate::packet::{Version, encode_retry_header};
+use mpquic_wire::crypto::retry_tag;
+use mpquic_wire::packet::{Version, encode_retry_header};
 
 /// Appends a Retry packet with this token, from `own`, in answer to an Initial packet from `client_scid` to
 /// `client_dcid`. Returns its size: about 120 bytes, while the packet answered has at least 1200.
@@ -28,8 +28,8 @@ pub(super) fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crypto::verify_retry_tag;
-    use crate::packet::{ProtectedPacket, decode_next};
+    use mpquic_wire::crypto::verify_retry_tag;
+    use mpquic_wire::packet::{ProtectedPacket, decode_next};
 
     #[test]
     fn a_client_can_read_it() {

@@ -49,7 +49,7 @@ impl Routes {
             return Some(*route);
         }
         // `ConnectionId` holds no more, and version 1 knows no more.
-        if id.len() > crate::packet::MAX_CID_LEN {
+        if id.len() > mpquic_wire::packet::MAX_CID_LEN {
             return None;
         }
         let id = ConnectionId::new(id);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use mpquic_wire::packet::{FIXED_BIT, LONG_TYPE_MASK};
 use proptest::prelude::*;
 
 use super::*;
-use crate::packet::{FIXED_BIT, LONG_TYPE_MASK};
 use crate::{ConnectionError, limits};
 
 pub(super) const CLIENT: &str = "192.0.2.1:1111";

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
-use super::{ConnectionError, Escaped};
+use mpquic_wire::Escaped;
+
+use super::ConnectionError;
 use crate::FourTuple;
 
 /// A pair of addresses between which no connection could be begun, and the reason.

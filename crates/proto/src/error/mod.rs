@@ -2,12 +2,8 @@
 
 mod attempt;
 mod connection;
-mod escaped;
 mod path;
-mod transport;
 
 pub use attempt::{AttemptError, FailedAttempt};
-pub use connection::{ApplicationClose, ConnectionClose, ConnectionError};
-pub use escaped::Escaped;
-pub use path::{PathError, PathErrorCode};
-pub use transport::TransportError;
+pub use connection::ConnectionError;
+pub use path::PathError;

@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{crypto_header_size, encode_crypto_header};
+use mpquic_wire::frame::{crypto_header_size, encode_crypto_header};
+
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::SentFrame;
 use crate::{TransportError, limits};
 
 /// The bytes sent and received at one level. Small: kept until the level is dropped.

@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use mpquic_wire::frame::AckFrame;
 use rustls::quic::DirectionalKeys;
 
 use crate::TransportError;
-use crate::frame::AckFrame;
 
 /// What becomes of early data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

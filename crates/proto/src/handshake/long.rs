@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_wire::crypto::open_long;
+use mpquic_wire::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};
 use rustls::quic::DirectionalKeys;
 
 use super::Handshake;
 use crate::PathId;
-use crate::crypto::open_long;
-use crate::frame::writer::FrameWriter;
-use crate::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};
+use crate::frame_writer::FrameWriter;
 use crate::space::{PacketSpace, SpaceId};
 
 /// What the header and the tag of an Initial packet take beside its token and its CRYPTO frames, with an ACK frame.

@@ -38,16 +38,17 @@ pub(crate) use undecryptable::Undecryptable;
 use self::spaces::HandshakeSpaces;
 use self::tokens::Tokens;
 use self::undecryptable::Buffered;
-use crate::crypto::OneRttKeys;
 use crate::events::DatagramMeta;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{AckFrame, Frame, SentFrame};
-use crate::packet::{QuicBit, Version};
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::SentFrame;
 use crate::shards::Counted;
 use crate::space::{PacketSpace, SpaceId};
 use crate::token::{AddressTokens, SharedTokenStore};
-use crate::transport_parameters::{ExpectedConnectionIds, TransportParameters};
 use crate::{FourTuple, PathId, TransportError};
+use mpquic_wire::crypto::OneRttKeys;
+use mpquic_wire::frame::{AckFrame, Frame};
+use mpquic_wire::packet::{QuicBit, Version};
+use mpquic_wire::transport_parameters::{ExpectedConnectionIds, TransportParameters};
 
 /// Changes of what a half-open connection keeps that the endpoint does not hear of.
 const MEMORY_STEP: usize = 1024;

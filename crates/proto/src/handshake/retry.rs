@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_wire::crypto::verify_retry_tag;
 
 use super::Handshake;
-use crate::crypto::{initial_keys, verify_retry_tag};
-use crate::frame::SentFrame;
+use crate::crypto::initial_keys;
 use crate::limits;
+use crate::sent_frame::SentFrame;
 use crate::space::SpaceId;
 
 impl Handshake {

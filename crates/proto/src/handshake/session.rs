@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_wire::crypto::{Keys, OneRttKeys};
+use mpquic_wire::packet::Version;
+use mpquic_wire::transport_parameters::TransportParameters;
 use rustls::quic::{self, KeyChange};
 
 use super::crypto_stream::CryptoStream;
 use super::early_data::EarlyData;
 use super::{ConnectError, sessions};
 use crate::TransportError;
-use crate::crypto::{Keys, OneRttKeys, initial_keys};
-use crate::packet::Version;
+use crate::crypto::initial_keys;
 use crate::space::SpaceId;
-use crate::transport_parameters::TransportParameters;
 
 /// Bytes that encoded transport parameters mostly take.
 const PARAMETERS: usize = 192;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use rustls::server::{NoServerSessionStorage, ProducesTickets, StoresServerSessions};
 
-use crate::packet::Version;
-use crate::transport_parameters::{LIMITS, are_reduced};
+use mpquic_wire::packet::Version;
+use mpquic_wire::transport_parameters::{LIMITS, are_reduced};
 
 /// Before the keys of the sessions: whoever else uses the store finds none of them, and we none of theirs.
 const NAMESPACE: &[u8] = b"mpquic 0-RTT ";

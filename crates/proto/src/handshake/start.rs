@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_wire::packet::Version;
 use thiserror::Error;
 
-use crate::packet::Version;
 use crate::token::Addresses;
 use crate::{ConfigError, Escaped, FourTuple};
 

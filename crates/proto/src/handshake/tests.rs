@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_wire::crypto::seal_long;
+use mpquic_wire::frame::FrameIter;
+use mpquic_wire::packet::{PacketType, encode_long_header};
 use rand::SeedableRng;
 
 use super::*;
 use crate::congestion::RttEstimator;
-use crate::crypto::seal_long;
-use crate::frame::FrameIter;
 use crate::limits;
-use crate::packet::{PacketType, encode_long_header};
 use crate::space::tests_support;
 
 const LEVELS: [SpaceId; 3] = [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data];
@@ -360,8 +360,8 @@ fn packets_that_came_too_early_are_told_of_and_taken_once() {
 fn a_retry_is_acted_on_once_and_before_anything_else_of_the_servers() {
     let retry = |source: ConnectionId, token: &[u8]| {
         let mut packet = Vec::new();
-        crate::packet::encode_retry_header(&mut packet, Version::V1, &cid(1), &source, token);
-        let tag = crate::crypto::retry_tag(Version::V1, &cid(3), &packet);
+        mpquic_wire::packet::encode_retry_header(&mut packet, Version::V1, &cid(1), &source, token);
+        let tag = mpquic_wire::crypto::retry_tag(Version::V1, &cid(3), &packet);
         packet.extend_from_slice(&tag);
         packet
     };

@@ -7,9 +7,9 @@ use mpquic_sched_core::Side;
 
 use super::Handshake;
 use crate::congestion::RttEstimator;
-use crate::frame::SentFrame;
 use crate::path::PROBES_PER_PTO;
 use crate::recovery::{earlier, later};
+use crate::sent_frame::SentFrame;
 use crate::space::{SpaceId, pto_duration};
 
 /// What they depend on of path 0 and of the connection.

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_sched_core::Side;
+use mpquic_wire::frame::Frame;
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
-use crate::frame::Frame;
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::SentFrame;
 use crate::token::{AddressTokens, Addresses, SharedTokenStore};
 use crate::{TransportError, limits};
 

@@ -4,10 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use mpquic_sched_core::{ConnectionId, Data, PathStatus, Side};
+use mpquic_wire::transport_parameters::TransportParameters;
 
 use super::NumberSpace;
 use crate::space::SentPacket;
-use crate::transport_parameters::TransportParameters;
 use crate::{ConnectionError, FourTuple, PathErrorCode, PathId, Version};
 
 /// Something that happened in a connection.

@@ -5,10 +5,10 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use mpquic_sched_core::{ConnectionId, Dir, PathStatus, StreamId};
+use mpquic_wire::frame::{AckBlocks, AckBlocksIter, Frame, FrameIter};
 
 use super::StreamPiece;
 use crate::PathErrorCode;
-use crate::frame::{AckBlocks, AckBlocksIter, Frame, FrameIter};
 
 /// The frames of a packet, in their order. Ends before the first that cannot be decoded.
 #[derive(Clone)]

@@ -21,8 +21,8 @@ pub(crate) use story::Trouble;
 pub(crate) use watch::Watch;
 
 use crate::PathId;
-use crate::packet::TAG_LEN;
 use crate::space::SpaceId;
+use mpquic_wire::packet::TAG_LEN;
 
 /// An observer of a connection, for logs and tests. All methods have empty defaults.
 ///

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use mpquic_sched_core::PathUpdateKind;
+use mpquic_wire::transport_parameters::TransportParameters;
 use tracing::{Level, Span};
 
 use super::story::{Story, Trouble, is_read_at};
@@ -11,7 +12,6 @@ use super::{
     Parameters, PathChange, PathChangeKind, PathMetrics, Started,
 };
 use crate::space::SentPacket;
-use crate::transport_parameters::TransportParameters;
 use crate::{FourTuple, PathId};
 
 /// The observer of a connection, and its `tracing` events.

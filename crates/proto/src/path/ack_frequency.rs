@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use mpquic_wire::frame::AckFrequencyFrame;
+use mpquic_wire::transport_parameters::TransportParameters;
+
 use crate::TransportError;
 use crate::config::AckFrequencyConfig;
-use crate::frame::AckFrequencyFrame;
 use crate::space::AckPolicy;
-use crate::transport_parameters::TransportParameters;
 
 /// The least time that we wait before an acknowledgement, if we wait at all: what timers can keep.
 const MIN_ACK_DELAY: Duration = Duration::from_millis(1);

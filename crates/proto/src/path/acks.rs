@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{PathIndex, Side};
+use mpquic_wire::frame::AckFrame;
 
 use super::timers::PathTimeout;
 use super::{PathState, Paths, TimerFacts};
-use crate::frame::AckFrame;
 use crate::recovery::earlier;
 use crate::space::{PacketSpace, SentPacket, SpaceId};
 use crate::{PathId, TransportError};
@@ -228,8 +228,8 @@ mod tests {
 
     use super::super::set::tests::{multipath, open};
     use super::*;
-    use crate::frame::{Frame, FrameIter};
     use crate::space::{PacketOrigin, tests_support::packet};
+    use mpquic_wire::frame::{Frame, FrameIter};
 
     /// What comes of a PATH_ACK of the first packet of a path.
     fn ack(

@@ -2,6 +2,8 @@
 //! issuing new connection IDs), the peer's are taken into use. The endpoint is told which lead here.
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_wire::frame::{NewConnectionId, RetireConnectionId};
+use mpquic_wire::transport_parameters::TransportParameters;
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
@@ -9,8 +11,6 @@ use super::set::PeerFacts;
 use super::{Addresses, PathState, Paths};
 use crate::cid::{OnNew, ResetToken, Rotation};
 use crate::events::{EndpointEvent, EndpointEvents};
-use crate::frame::{NewConnectionId, RetireConnectionId};
-use crate::transport_parameters::TransportParameters;
 use crate::{FourTuple, PathId, TransportError, limits};
 
 /// Connection IDs issued ahead for a path ID that is not in use yet: one opens the path.

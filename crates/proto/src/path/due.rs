@@ -4,13 +4,14 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{EcnCodepoint, PathIndex, Side};
+use mpquic_wire::frame::Frame;
+use mpquic_wire::packet::MIN_INITIAL_DATAGRAM;
 use rand::rngs::StdRng;
 
 use super::{Addresses, Path, Paths};
-use crate::frame::writer::FrameWriter;
-use crate::frame::{Frame, SentFrame};
+use crate::frame_writer::FrameWriter;
 use crate::limits;
-use crate::packet::MIN_INITIAL_DATAGRAM;
+use crate::sent_frame::SentFrame;
 use crate::space::PacketOrigin;
 
 /// An unscheduled packet that a path has to send.

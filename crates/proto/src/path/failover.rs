@@ -8,8 +8,8 @@ use mpquic_sched_core::{PathIndex, PathSet};
 use smallvec::SmallVec;
 
 use super::{Path, Paths, TimerFacts};
-use crate::frame::SentFrame;
 use crate::recovery::{RttEstimator, STALL, later};
+use crate::sent_frame::SentFrame;
 use crate::space::PacketSpace;
 
 /// A suspect path is probed at intervals of an eighth of the time of its silence, but of at least this and a PTO: its

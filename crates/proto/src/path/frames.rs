@@ -4,12 +4,12 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{PathIndex, PathStatus};
+use mpquic_wire::frame::Frame;
 use smallvec::SmallVec;
 
 use super::{Path, PathLimits, PathState, Paths};
-use crate::frame::Frame;
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::SentFrame;
 use crate::{PathId, TransportError};
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.

@@ -51,9 +51,9 @@ pub(crate) use timers::TimerFacts;
 pub(crate) use view::PathFacts;
 
 use crate::congestion::{Controller, InitialWindow};
-use crate::frame::SentFrame;
-use crate::frame::writer::{FrameWriter, Resent};
+use crate::frame_writer::{FrameWriter, Resent};
 use crate::recovery::RttEstimator;
+use crate::sent_frame::SentFrame;
 use crate::space::{Owed, PacketOrigin, PacketSpace, ReceivedPacket, SentPacket, SpaceId};
 use crate::{FourTuple, PathId, TransportConfig, TransportError};
 use failover::Heard;

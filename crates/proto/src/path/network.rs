@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use mpquic_wire::packet::MIN_INITIAL_DATAGRAM;
+
 use crate::events::DatagramMeta;
-use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::{FourTuple, limits};
 
 /// What a datagram with nothing but a PATH_CHALLENGE or a PATH_RESPONSE takes at most: a short header with the longest

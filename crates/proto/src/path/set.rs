@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, MAX_PATHS, PathIndex, Side};
+use mpquic_wire::transport_parameters::{PreferredAddress, TransportParameters};
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
@@ -14,7 +15,6 @@ use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext};
 use crate::number_set::NumberSet;
 use crate::space::{PacketSpace, ReceivedPacket};
-use crate::transport_parameters::{PreferredAddress, TransportParameters};
 use crate::{
     EndpointConfig, FourTuple, PathError, PathErrorCode, PathId, PathStats, TransportConfig, limits,
 };

@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::congestion::{ControllerContext, NewPath};
-    use crate::frame::writer::Resent;
+    use crate::frame_writer::Resent;
     use crate::path::NetworkPath;
     use crate::space::{PacketOrigin, PacketSpace, SentPacket, tests_support::packet};
     use crate::{CongestionControl, FourTuple, PathId, TransportConfig};

@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, PathStatus};
+use mpquic_wire::frame::{Frame, FrameIter, Stream};
+use mpquic_wire::packet::PacketType;
 
 use crate::connection::{Connection, Event};
 use crate::events::DatagramMeta;
-use crate::frame::{Frame, FrameIter, Stream};
-use crate::packet::PacketType;
 use crate::space::{ReceivedPacket, SpaceId};
 use crate::{ConnectionError, PathId, TransportError};
 

@@ -8,17 +8,17 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_wire::frame::{Frame, FrameIter};
+use mpquic_wire::packet::{
+    LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
+    key_phase, reserved_bits_are_zero, unprotect_header, version_list,
+};
 
 use crate::cid::is_reset;
 use crate::connection::Connection;
 use crate::events::{DatagramMeta, EndpointEvent};
-use crate::frame::{Frame, FrameIter};
 use crate::handshake::{Opened, Source};
 use crate::memory::MemoryFor;
-use crate::packet::{
-    LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
-    key_phase, reserved_bits_are_zero, unprotect_header, version_list,
-};
 use crate::path::{Path, PathState};
 use crate::space::SpaceId;
 use crate::{ConnectionError, NumberSpace, Observation, PacketReceived, PathId, TransportError};
@@ -340,11 +340,11 @@ impl Connection {
                 }
                 opened.payload_len
             }
-            Err(crate::crypto::OpenError::Decrypt) => {
+            Err(mpquic_wire::crypto::OpenError::Decrypt) => {
                 self.on_undecryptable(now, NumberSpace::Path(id));
                 return self.check_reset(now, bytes);
             }
-            Err(crate::crypto::OpenError::Transport(error)) => return self.fail(now, error),
+            Err(mpquic_wire::crypto::OpenError::Transport(error)) => return self.fail(now, error),
         };
         //= specs/rfc9000.txt#section-17.3.1
         //# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits,

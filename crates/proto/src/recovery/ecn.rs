@@ -2,7 +2,7 @@
 
 use mpquic_sched_core::EcnCodepoint;
 
-use crate::frame::EcnCounts;
+use mpquic_wire::frame::EcnCounts;
 
 /// Marked packets sent on a new path before the result is awaited (RFC 9000 section 13.4.2).
 const TEST_PACKETS: u32 = 10;

@@ -16,9 +16,9 @@ use smallvec::SmallVec;
 pub(crate) use reinject::Candidate;
 pub(crate) use tail::TailCopy;
 
-use crate::frame::StreamRange;
 use crate::path::{PathFacts, Paths};
 use crate::recovery::earlier;
+use crate::sent_frame::StreamRange;
 use crate::stream::Streams;
 use crate::{Choice, Decided};
 use reinject::ReinjectCursors;

@@ -3,8 +3,8 @@
 use mpquic_sched_core::PathIndex;
 use smallvec::SmallVec;
 
-use crate::frame::{SentFrame, StreamRange};
 use crate::path::Paths;
+use crate::sent_frame::{SentFrame, StreamRange};
 
 /// For each pair of paths, the packet number on the second below which there is nothing left to
 /// copy to the first: what was looked at once is not looked at again. Slots without a number stand at 0: a connection whose

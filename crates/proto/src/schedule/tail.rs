@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{Data, PathIndex, PathView};
 
 use super::{Planned, Schedule};
-use crate::frame::{SentFrame, StreamRange};
 use crate::path::Paths;
+use crate::sent_frame::{SentFrame, StreamRange};
 use crate::space::SentPacket;
 use crate::stream::Streams;
 

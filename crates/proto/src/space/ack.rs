@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::EcnCodepoint;
+use mpquic_wire::frame::EcnCounts;
 
-use crate::frame::EcnCounts;
 use crate::limits::MAX_ACK_RANGES;
 use crate::recovery::later;
 

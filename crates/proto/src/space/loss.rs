@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use mpquic_wire::frame::EcnCounts;
+
 use super::{PacketSpace, SentPacket};
 use crate::TransportError;
-use crate::frame::EcnCounts;
 use crate::recovery::{EcnReport, PACKET_THRESHOLD, RttEstimator, later};
 
 /// Lost packets remembered per space, to notice that the loss was spurious.

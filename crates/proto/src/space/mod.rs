@@ -21,9 +21,10 @@ pub(crate) use received::ReceivedPackets;
 pub(crate) use sent::{PacketOrigin, SentPacket, SentPackets};
 
 use crate::PathId;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{SentFrame, encode_ack};
+use crate::frame_writer::FrameWriter;
 use crate::recovery::{EcnCounter, PersistentCongestion};
+use crate::sent_frame::SentFrame;
+use mpquic_wire::frame::encode_ack;
 
 /// Which packet number space (RFC 9000 section 12.3). Each has an encryption level with a CRYPTO stream of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

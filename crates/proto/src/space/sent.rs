@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use mpquic_sched_core::PathIndex;
 
-use crate::frame::{SentFrame, SentFrames};
 use crate::recovery::DeliverySnapshot;
+use crate::sent_frame::{SentFrame, SentFrames};
 
 /// Packets not in flight (ACKs only) whose send time is remembered. A peer that never acknowledges
 /// them, as it need not, costs no more than that.

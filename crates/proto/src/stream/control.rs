@@ -1,11 +1,11 @@
 //! Frames of streams other than STREAM: which are due, and what their loss means.
 
 use mpquic_sched_core::{Dir, StreamId};
+use mpquic_wire::frame::{Frame, ResetStream, StopSending};
 
 use super::set::Streams;
-use crate::frame::SentFrame;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{Frame, ResetStream, StopSending};
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::SentFrame;
 
 const DIRS: [Dir; 2] = [Dir::Bi, Dir::Uni];
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_sched_core::{Dir, StreamId, VarInt};
+use mpquic_wire::frame::{Frame, FrameIter, Stream, types};
 
 use super::assembler::Held;
 use super::ids::{MAX_STREAMS, Use};
@@ -13,7 +14,6 @@ use super::recv::{Outcome, RecvStream, StreamChunk};
 use super::set::Streams;
 use super::{Chunk, ClosedStream, ReadError, StreamEvent};
 use crate::TransportError;
-use crate::frame::{Frame, FrameIter, Stream, types};
 use crate::memory::MemoryFor;
 
 /// What the application does.

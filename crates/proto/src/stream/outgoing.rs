@@ -12,8 +12,8 @@ use super::pool::Pool;
 use super::send::{Repeats, SendStream};
 use super::set::Streams;
 use super::{ClosedStream, FinishError, WriteError};
-use crate::frame::StreamRange;
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::StreamRange;
 
 /// A stream of which something was acknowledged that the sums over all streams do not know of.
 #[derive(Debug, Clone, Copy)]

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_sched_core::VarInt;
+use mpquic_wire::frame::{Stream, types};
 
 use super::assembler::Assembler;
 use super::flow::RecvWindow;
 use super::pool::Pool;
 use super::{Chunk, ReadError};
 use crate::TransportError;
-use crate::frame::{Stream, types};
 use crate::limits::max_stream_gaps;
 
 /// What a frame changed.

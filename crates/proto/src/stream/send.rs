@@ -11,16 +11,16 @@
 //!   is the only one that ever carried it. That common case thus costs nothing.
 
 use mpquic_sched_core::{PathIndex, PathSet, StreamHints, StreamId, VarInt};
+use mpquic_wire::frame::{encode_stream_header, stream_header_size};
+use mpquic_wire::packet::varint;
 
 use super::flight::{AckedBytes, Flight, Tally};
 use super::pool::Pool;
 use super::range_map::RangeMap;
 use super::ready::ReadyQueue;
 use super::send_buffer::SendBuffer;
-use crate::frame::writer::FrameWriter;
-use crate::frame::{SentFrame, StreamRange};
-use crate::frame::{encode_stream_header, stream_header_size};
-use crate::packet::varint;
+use crate::frame_writer::FrameWriter;
+use crate::sent_frame::{SentFrame, StreamRange};
 
 /// A piece of a stream is not made smaller than this to fill a packet's rest.
 const MIN_PIECE: u64 = 16;

@@ -4,11 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_wire::packet::MAX_CID_LEN;
+use mpquic_wire::packet::varint::Reader;
 use smallvec::SmallVec;
 
 use crate::limits;
-use crate::packet::MAX_CID_LEN;
-use crate::packet::varint::Reader;
 
 /// How the server gave a token to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

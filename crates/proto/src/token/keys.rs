@@ -5,13 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_wire::packet::TAG_LEN;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 
 use super::codec::{Addresses, Kind, Token};
-use crate::packet::TAG_LEN;
 
 /// Random bytes of each token. They make its key, and name it in the log of used ones.
 const NONCE_LEN: usize = 16;

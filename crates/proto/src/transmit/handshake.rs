@@ -5,13 +5,13 @@
 use std::time::Instant;
 
 use mpquic_sched_core::Side;
+use mpquic_wire::packet::MIN_INITIAL_DATAGRAM;
 
 use super::packet::PacketSpec;
 use crate::PathId;
 use crate::connection::Connection;
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
 use crate::ids::Transmit;
-use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::{Addresses, Path};
 use crate::space::SpaceId;
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use crate::connection::Connection;
 use crate::data::SpareBuffers;
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
 use crate::ids::Transmit;
 
 impl Connection {

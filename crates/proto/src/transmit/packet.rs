@@ -4,15 +4,15 @@
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathIndex, Sent, Side};
-
-use crate::connection::Connection;
-use crate::crypto::{OneRttKeys, seal_long};
-use crate::frame::writer::{FrameWriter, Resent};
-use crate::handshake::Handshake;
-use crate::ids::Transmit;
-use crate::packet::{
+use mpquic_wire::crypto::{OneRttKeys, seal_long};
+use mpquic_wire::packet::{
     LongHeaderMarks, PacketType, TAG_LEN, encode_long_header, encode_short_header, pn_len,
 };
+
+use crate::connection::Connection;
+use crate::frame_writer::{FrameWriter, Resent};
+use crate::handshake::Handshake;
+use crate::ids::Transmit;
 use crate::path::Addresses;
 use crate::space::{PacketOrigin, SentPacket, SpaceId};
 use crate::{NumberSpace, PacketSent, PathId, TransportError};

@@ -4,15 +4,15 @@
 use std::time::Instant;
 
 use mpquic_sched_core::PathIndex;
+use mpquic_wire::packet::MIN_INITIAL_DATAGRAM;
 use smallvec::SmallVec;
 
 use super::packet::PacketSpec;
 use crate::PathId;
 use crate::connection::Connection;
-use crate::frame::writer::FrameWriter;
+use crate::frame_writer::FrameWriter;
 use crate::handshake::Handshake;
 use crate::ids::Transmit;
-use crate::packet::MIN_INITIAL_DATAGRAM;
 use crate::path::{Addresses, Due, DueFacts};
 use crate::space::{PacketOrigin, SpaceId};
 

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use mpquic_sched_core::{Side, TransportErrorCode};
+use mpquic_wire::frame::Frame;
 
 use super::forge::{self, Forgery, Outcome, Packet};
 use super::pair::{self, Pair};
-use crate::frame::Frame;
 use crate::limits::MAX_ACK_RANGES;
 use crate::{ConnectionError, PathErrorCode, PathId, TransportConfig};
 
@@ -206,7 +206,7 @@ fn too_many_ids_to_retire_are_told_of() {
         let mut frame = Vec::new();
         let mut id = [0; 8];
         id.copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-        Frame::NewConnectionId(crate::frame::NewConnectionId {
+        Frame::NewConnectionId(mpquic_wire::frame::NewConnectionId {
             path: None,
             sequence: number,
             retire_prior_to: number,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_sched_core::{Dir, Side, TransportErrorCode};
+use mpquic_wire::transport_parameters::LIMITS;
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 
 use super::forge::{self, Forgery, Outcome, Packet};
 use super::pair::{Pair, Tls};
 use crate::limits::{GUARANTEED_MEMORY, MAX_UNDECRYPTABLE_PACKETS};
 use crate::memory::Memory;
-use crate::transport_parameters::LIMITS;
 use crate::{PathId, TransportConfig};
 
 const VIOLATION: Outcome = Outcome::Closed(TransportErrorCode::PROTOCOL_VIOLATION);

@@ -1,10 +1,10 @@
 //! Paths that a client opens before its handshake is confirmed, and a peer that does not want them.
 
 use mpquic_sched_core::Side;
+use mpquic_wire::frame::Frame;
 
 use super::forge::{self, Forgery, Packet};
 use super::pair::{self, Pair};
-use crate::frame::Frame;
 use crate::{Event, PathError, PathErrorCode, PathEvent, PathId, TransportConfig};
 
 /// The path IDs that the client was told it can open.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
+use mpquic_wire::crypto::seal_long;
+use mpquic_wire::packet::{PacketType, Version, encode_long_header, encode_short_header, varint};
 
 use super::pair::{self, Pair};
-use crate::crypto::seal_long;
-use crate::packet::{PacketType, Version, encode_long_header, encode_short_header, varint};
 use crate::space::{PacketSpace, SpaceId};
 use crate::{
     Connection, ConnectionError, DatagramEvent, FourTuple, PathId, TransportConfig, TransportError,

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use mpquic_sched_core::{Dir, Side, StreamId};
+use mpquic_wire::frame::FrameIter;
+use mpquic_wire::packet::PacketType;
 
 use super::forge::{self, Outcome, Packet};
 use super::pair::Pair;
 use super::table::{self, Extension};
-use crate::frame::FrameIter;
-use crate::packet::PacketType;
 use crate::{ConnectionError, PathId, TransportConfig};
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];

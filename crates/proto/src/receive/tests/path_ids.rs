@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
+use mpquic_wire::frame::{Frame, NewConnectionId, RetireConnectionId};
 
 use super::forge::{self, Outcome, Packet};
 use super::pair::{self, Pair};
-use crate::frame::{Frame, NewConnectionId, RetireConnectionId};
 use crate::{ConnectionError, PathErrorCode, PathId, TransportConfig};
 
 const SIDES: [Side; 2] = [Side::Client, Side::Server];

@@ -4,12 +4,15 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_wire::crypto::{open_long, retry_tag};
+use mpquic_wire::packet::{
+    ProtectedPacket, Version, decode_next, encode_retry_header, unprotect_header,
+};
 
 use crate::connection::Connection;
-use crate::crypto::{initial_keys, open_long, retry_tag};
+use crate::crypto::initial_keys;
 use crate::events::DatagramMeta;
 use crate::limits;
-use crate::packet::{ProtectedPacket, Version, decode_next, encode_retry_header, unprotect_header};
 use crate::{
     ClientConfig, Endpoint, EndpointConfig, FourTuple, NoTokenStore, TokenMemoryStore, TokenStore,
 };

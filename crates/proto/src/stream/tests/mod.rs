@@ -13,8 +13,8 @@ use mpquic_sched_core::{Data, Dir, PathIndex, Side, StreamId, VarInt};
 
 use super::flight::AckedBytes;
 use super::{PeerStreamParams, StreamEvent, Streams};
-use crate::frame::writer::{FrameWriter, Resent};
-use crate::frame::{SentFrame, SentFrames, StreamRange};
+use crate::frame_writer::{FrameWriter, Resent};
+use crate::sent_frame::{SentFrame, SentFrames, StreamRange};
 use crate::{TransportConfig, TransportError, TransportErrorCode};
 
 const RTT: Duration = Duration::from_millis(50);
@@ -244,7 +244,7 @@ impl Streams {
         fin: bool,
         data: &[u8],
     ) -> Result<(), TransportError> {
-        let frame = crate::frame::Stream {
+        let frame = mpquic_wire::frame::Stream {
             id,
             offset,
             fin,

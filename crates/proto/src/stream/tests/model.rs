@@ -9,7 +9,7 @@ use mpquic_sched_core::PathSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::frame::StreamRange;
+use crate::sent_frame::StreamRange;
 use crate::stream::flight::Tally;
 
 const PATHS: usize = 3;
