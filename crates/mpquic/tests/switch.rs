@@ -141,7 +141,6 @@ fn a_factory_knows_the_connection() {
         let seen = Arc::<Mutex<Vec<ConnectionFacts>>>::default();
         let pair = Pair::with(&[loopback(1)], |transport| {
             let seen = Arc::clone(&seen);
-            transport.tag(Some(5));
             transport.scheduler(SchedulerFactory::for_each(move |facts| {
                 seen.lock().unwrap().push(facts.clone());
                 Box::new(MinRtt::default())
@@ -149,8 +148,8 @@ fn a_factory_knows_the_connection() {
         });
         let (client, _server) = pair.connect().await;
         let near = pair.client.local_addrs()[0];
-        let from_client = ConnectionFacts::new(Side::Client, pair.server_addr, Some(5));
-        let from_server = ConnectionFacts::new(Side::Server, near, Some(5));
+        let from_client = ConnectionFacts::new(Side::Client, pair.server_addr);
+        let from_server = ConnectionFacts::new(Side::Server, near);
         assert_eq!(*seen.lock().unwrap(), [from_client.clone(), from_server]);
         // The one that takes its place knows the same.
         let notes = Arc::clone(&seen);

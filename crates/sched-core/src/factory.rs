@@ -14,17 +14,14 @@ pub struct ConnectionFacts {
     pub side: Option<Side>,
     /// The peer's address: of several, the one that is tried first.
     pub peer: Option<SocketAddr>,
-    /// The application's own word, from the settings of the transport.
-    pub tag: Option<u64>,
 }
 
 impl ConnectionFacts {
     /// Those of a connection to `peer`.
-    pub const fn new(side: Side, peer: SocketAddr, tag: Option<u64>) -> Self {
+    pub const fn new(side: Side, peer: SocketAddr) -> Self {
         Self {
             side: Some(side),
             peer: Some(peer),
-            tag,
         }
     }
 }

@@ -244,29 +244,6 @@ fn a_path_that_is_surely_slow_begins_with_less() {
         warm.lost_packets,
         cold.lost_packets
     );
-    // A window that is given counts for more.
-    server.path_initial_window(|_| Some(InitialWindow::Packets(20)));
-    let (_, given) = short(&server, narrow());
-    assert_eq!(given.lost_packets, cold.lost_packets);
-}
-
-#[test]
-fn a_path_begins_with_the_window_that_its_addresses_have() {
-    let mut server = TransportConfig::default();
-    let (all, _) = short(&server, link(20));
-    let mut with = |window| {
-        server.path_initial_window(move |_| window);
-        short(&server, link(20)).0
-    };
-    let round_trip = Duration::from_millis(50);
-    // The first flight is all of it then; it is paced over a part of the round trip that it saves.
-    let wide = with(Some(InitialWindow::Packets(32)));
-    assert!(wide + round_trip / 2 <= all, "{wide:?} and {all:?}");
-    let least = with(Some(InitialWindow::Packets(2)));
-    assert!(least >= all + round_trip, "{least:?} and {all:?}");
-    // What is no window is none.
-    assert_eq!(with(Some(InitialWindow::Packets(1))), all);
-    assert_eq!(with(None), all);
 }
 
 /// A download that is asked for this long after the start: until then, the connection is silent.

@@ -12,7 +12,7 @@ use super::{
     PathStart,
 };
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
-use crate::{FourTuple, Observer, ObserverFactory, limits};
+use crate::{Observer, ObserverFactory, limits};
 
 /// Settings of the transport, for clients and servers.
 ///
@@ -53,21 +53,16 @@ pub struct TransportConfig {
     pub(crate) ack_frequency_config: Option<AckFrequencyConfig>,
     pub(crate) congestion: Arc<dyn ControllerFactory>,
     pub(crate) initial_window: InitialWindow,
-    pub(crate) path_initial_window: Option<Arc<PathInitialWindow>>,
     pub(crate) slow_start: Option<SlowStart>,
     pub(crate) path_memory: Option<Arc<dyn PathMemory>>,
     pub(crate) careful_resume: Option<CarefulResumeConfig>,
     pub(crate) scheduler: SchedulerFactory,
-    pub(crate) tag: Option<u64>,
     pub(crate) tail_copies: bool,
     pub(crate) pacing: bool,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
     pub(crate) observers: Vec<ObserverFactory>,
 }
-
-/// The congestion window of a new path over these addresses; `None` for that of all paths.
-type PathInitialWindow = dyn Fn(&FourTuple) -> Option<InitialWindow> + Send + Sync;
 
 impl TransportConfig {
     /// How many bidirectional streams the peer may have open at a time. Default 128; 0 is none, the most is 2^60.
@@ -319,28 +314,6 @@ impl TransportConfig {
         Ok(self)
     }
 
-    /// The congestion windows of new paths, each by its addresses: `None` and what is out of range (see
-    /// [`initial_window`](Self::initial_window)) stand for that of all paths. A window that is given here counts for
-    /// more than what a [memory](Self::path_memory) says of a slow path.
-    ///
-    /// ```
-    /// use mpquic_proto::TransportConfig;
-    /// use mpquic_proto::congestion::InitialWindow;
-    ///
-    /// let satellite = "192.0.2.7".parse::<std::net::IpAddr>().unwrap();
-    /// let mut config = TransportConfig::default();
-    /// config.path_initial_window(move |path| {
-    ///     (path.local.ip() == satellite).then_some(InitialWindow::Packets(32))
-    /// });
-    /// ```
-    pub fn path_initial_window(
-        &mut self,
-        window: impl Fn(&FourTuple) -> Option<InitialWindow> + Send + Sync + 'static,
-    ) -> &mut Self {
-        self.path_initial_window = Some(Arc::new(window));
-        self
-    }
-
     /// To where a packet that begins at `start` and asks whether the peer is there is padded: who has lost the connection can
     /// answer with a stateless reset then. Where the application wants to know (`keep_alive_interval`); else, such packets are
     /// as small as they can be.
@@ -353,12 +326,6 @@ impl TransportConfig {
             true => start + MIN_RESETTABLE,
             false => 0,
         }
-    }
-
-    /// The window that is configured for a path over these addresses, if it has one of its own.
-    pub(crate) fn own_initial_window(&self, tuple: &FourTuple) -> Option<InitialWindow> {
-        let window = self.path_initial_window.as_ref()?(tuple);
-        window.filter(|window| window.out_of_range().is_none())
     }
 
     /// How the window of a new path grows until its first congestion event. Default [`SlowStart::Rapid`]. BBR has a Startup of
@@ -411,13 +378,6 @@ impl TransportConfig {
     /// ```
     pub fn scheduler<Kind>(&mut self, factory: impl IntoSchedulerFactory<Kind>) -> &mut Self {
         self.scheduler = factory.into_factory();
-        self
-    }
-
-    /// A number for factories of schedulers that look at the connection ([`SchedulerFactory::for_each`]): what kind of traffic it
-    /// will have, or whose. Nobody else looks at it. Default `None`.
-    pub const fn tag(&mut self, tag: Option<u64>) -> &mut Self {
-        self.tag = tag;
         self
     }
 
@@ -507,11 +467,9 @@ impl Default for TransportConfig {
             ack_frequency_config: None,
             congestion: Arc::new(CongestionControl::default()),
             initial_window: InitialWindow::default(),
-            path_initial_window: None,
             slow_start: None,
             path_memory: None,
             careful_resume: Some(CarefulResumeConfig::default()),
-            tag: None,
             scheduler: SchedulerFactory::from(|| Box::new(Arrival::default())),
             tail_copies: true,
             pacing: true,

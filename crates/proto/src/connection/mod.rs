@@ -262,7 +262,7 @@ impl Connection {
         paths.begin(now, &mut rng);
         let factories = endpoint.observers.iter().chain(&config.observers);
         let observer = crate::observe::observer(side, factories);
-        let facts = ConnectionFacts::new(side, tuple.remote, config.tag);
+        let facts = ConnectionFacts::new(side, tuple.remote);
         let scheduler = config.scheduler.make_for(&facts);
         let data = DataPlane::new(side, &config, scheduler, observer.is_some());
         Self {

@@ -109,11 +109,7 @@ impl Connection {
 impl Connection {
     /// What a factory of schedulers is told of this connection.
     pub fn facts(&self) -> ConnectionFacts {
-        ConnectionFacts::new(
-            self.side,
-            self.paths.handshake_tuple().remote,
-            self.config.tag,
-        )
+        ConnectionFacts::new(self.side, self.paths.handshake_tuple().remote)
     }
 
     /// Schedules by this one from now on. It is told of the open paths and of the streams that are not delivered as if they had just come: `Opened`,

@@ -470,8 +470,7 @@ impl Path {
             //# initial values (see Appendices A.3 and B.3 of [QUIC-RECOVERY]) unless the only
             //# change in the peer's address is its port number.
             self.recovery.measure_anew(config);
-            let own = config.own_initial_window(&self.network.tuple);
-            let new = NewPath::new(self.index, now, self.mtu()).with_initial_window(own);
+            let new = NewPath::new(self.index, now, self.mtu());
             controller.on_path_changed(&new);
         } else {
             controller.on_mtu_update(self.index, self.mtu());

@@ -158,17 +158,13 @@ impl Path {
         epoch: Epoch,
         config: &TransportConfig,
     ) {
-        let own = config.own_initial_window(&self.tuple());
-        let initial = own.unwrap_or(config.initial_window);
-        self.recovery.memory = Remembered::new(now, self.index, key, epoch, initial, config);
+        self.recovery.memory = Remembered::new(now, self.index, key, epoch, config);
     }
 
     /// The window with which the path begins, if it is not that of all paths. It has been looked up what is known of it.
     pub(crate) fn initial_window(&self, config: &TransportConfig) -> Option<InitialWindow> {
-        config.own_initial_window(&self.tuple()).or_else(|| {
-            let memory = self.recovery.memory.as_ref()?;
-            memory.lower_window(config.initial_window, config.initial_mtu)
-        })
+        let memory = self.recovery.memory.as_ref()?;
+        memory.lower_window(config.initial_window, config.initial_mtu)
     }
 
     /// The connection ends: what was measured is kept for the next one.

@@ -139,7 +139,6 @@ impl Remembered {
         path: PathIndex,
         key: PathKey,
         epoch: Epoch,
-        initial: InitialWindow,
         config: &TransportConfig,
     ) -> Option<Box<Self>> {
         let memory = Arc::clone(config.path_memory.as_ref()?);
@@ -155,7 +154,7 @@ impl Remembered {
             memory.forget(key);
         }
         let fresh = saved.filter(|saved| resume.is_some_and(|r| !stale(saved, r.lifetime)));
-        let initial = initial.bytes(config.initial_mtu);
+        let initial = config.initial_window.bytes(config.initial_mtu);
         let resume = fresh
             .zip(resume)
             .and_then(|(saved, resume)| CarefulResume::new(path, &saved, initial, resume.limits));

@@ -78,8 +78,7 @@ impl Run {
         endpoint.clock(now, since_epoch);
         let slot = PathIndex::new(0).unwrap();
         let epoch = Epoch::new(&endpoint);
-        let initial = InitialWindow::default();
-        let path = Remembered::new(now, slot, KEY, epoch, initial, &config).unwrap();
+        let path = Remembered::new(now, slot, KEY, epoch, &config).unwrap();
         let mut rng = StdRng::seed_from_u64(1);
         let mut context = ControllerContext::new(InitialWindow::default(), None, &mut rng);
         let mut cc = control.build(&mut context);
@@ -129,8 +128,7 @@ fn without_a_memory_nothing_is_kept() {
     let config = TransportConfig::default();
     let epoch = Epoch::new(&EndpointConfig::new([1; 32]));
     let slot = PathIndex::new(0).unwrap();
-    let initial = InitialWindow::default();
-    assert!(Remembered::new(now, slot, KEY, epoch, initial, &config).is_none());
+    assert!(Remembered::new(now, slot, KEY, epoch, &config).is_none());
 }
 
 #[test]
