@@ -53,7 +53,7 @@ pub fn datagram(datagram: &[u8]) {
     let mut rest = &mut datagram[..];
     while let Ok(packet) = decode_next(rest, CID_LEN) {
         parse_invariant(rest, CID_LEN).expect("a packet has invariant fields");
-        let (bytes, after) = rest.split_at_mut(packet.len());
+        let (bytes, after) = rest.split_at_mut(packet.size());
         assert!(!bytes.is_empty());
         match packet {
             ProtectedPacket::Long {
@@ -317,6 +317,6 @@ pub mod samples {
 
     /// Splits the first packet off a datagram; its length.
     pub fn decode_header(datagram: &[u8]) -> usize {
-        decode_next(datagram, 8).map_or(0, |packet| packet.len())
+        decode_next(datagram, 8).map_or(0, |packet| packet.size())
     }
 }

@@ -127,7 +127,7 @@ const SETTINGS: &[(&str, Set)] = settings! {
     initial_mtu: |all, value| all.transport.initial_mtu(value.short())?;
     max_mtu: |all, value| all.transport.max_mtu(value.short())?;
     initial_window_packets: |all, value| all.transport.initial_window(InitialWindow::Packets(value.word()))?;
-    initial_window_packets_of_hystart: |all, value| all.transport.slow_start(SlowStart::HyStartPlusPlus).initial_window(InitialWindow::Packets(value.word()))?;
+    initial_rtt_of_hystart: |all, value| all.transport.initial_rtt(value.time()).slow_start(SlowStart::HyStartPlusPlus);
     ack_eliciting_threshold: |all, value| ack_frequency(all, |config| _ = config.ack_eliciting_threshold(value.varint()));
     reordering_threshold: |all, value| ack_frequency(all, |config| _ = config.reordering_threshold(value.varint()));
     asked_max_ack_delay: |all, value| ack_frequency(all, |config| _ = config.max_ack_delay(Some(value.time())));

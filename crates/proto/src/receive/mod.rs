@@ -65,7 +65,7 @@ impl Connection {
             if !negotiates && !self.endpoint_config.takes(rest[0]) {
                 break;
             }
-            let len = packet.len();
+            let len = packet.size();
             match first_dcid {
                 None => {
                     let short = match &packet {

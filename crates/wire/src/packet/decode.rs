@@ -153,7 +153,7 @@ impl ProtectedPacket {
 
     /// Bytes of the datagram that this packet takes.
     #[inline]
-    pub const fn len(&self) -> usize {
+    pub const fn size(&self) -> usize {
         match self {
             Self::Long { len, .. }
             | Self::Short { len, .. }

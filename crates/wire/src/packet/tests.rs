@@ -100,7 +100,7 @@ fn check_prefixes(packet: &[u8]) -> Result<(), TestCaseError> {
 }
 
 fn check_offsets(packet: &ProtectedPacket, datagram: usize) -> Result<(), TestCaseError> {
-    let len = packet.len();
+    let len = packet.size();
     prop_assert!(len <= datagram);
     match packet {
         ProtectedPacket::Long {
@@ -239,7 +239,7 @@ proptest! {
         seal_long(&client.local, &mut buf, &marks, pn).unwrap();
 
         let decoded = decode_next(&buf, CID_LEN).unwrap();
-        prop_assert_eq!(decoded.len(), buf.len());
+        prop_assert_eq!(decoded.size(), buf.len());
         let mask = (1u64 << (8 * pn_len)) - 1;
         for cut in 0..buf.len() {
             let mut short = buf[..cut].to_vec();
