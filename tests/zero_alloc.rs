@@ -1,6 +1,5 @@
 //! Allocations on the hot path: none in a scheduler, next to none in a steady bulk transfer.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use mpquic_sched::{
     QueueView, Sent,
 };
 use mpquic_sim::BackToBack;
+use mpquic_test_support::allocator::{Change, Counting};
 use serde_json::Value;
 
 thread_local! {
@@ -19,9 +19,10 @@ thread_local! {
     static COUNTS: [Cell<u64>; 3] = const { [Cell::new(0), Cell::new(0), Cell::new(0)] };
 }
 
-struct Counting;
-
-fn count() {
+fn count(change: Change) {
+    if change.allocated.is_none() {
+        return;
+    }
     RUNNING.with(|running| {
         COUNTS.with(|counts| {
             let count = &counts[running.get()];
@@ -30,29 +31,8 @@ fn count() {
     });
 }
 
-// SAFETY: every call goes to the system allocator unchanged. Counting only uses thread-local cells
-// without destructors that are initialised at compile time, so it does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new(count);
 
 fn meter(side: Option<Side>) {
     RUNNING.set(side.map_or(0, |side| side as usize + 1));

@@ -39,14 +39,15 @@ mod validation;
 use std::time::Duration;
 
 use mpquic_hostile::duel::Duel;
-use mpquic_hostile::meter::Counting;
+use mpquic_hostile::meter::METER;
 use mpquic_hostile::params::Params;
 use mpquic_hostile::peer::Peer;
 use mpquic_hostile::tls;
 use mpquic_proto::TransportConfig;
+use mpquic_test_support::allocator::Counting;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = METER;
 
 const NO_ERROR: Option<u64> = Some(0x00);
 const FLOW_CONTROL_ERROR: Option<u64> = Some(0x03);

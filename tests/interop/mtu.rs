@@ -3,8 +3,9 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
 
+use mpquic_test_support::runtime::run;
+use mpquic_test_support::tls::Identity;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const LEN: usize = 8 << 20;
@@ -18,17 +19,8 @@ const THEIRS: u16 = 6500;
 const LOCAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn identity() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-    (made.cert.der().clone(), key)
-}
-
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let limit = Duration::from_secs(60);
-        tokio::time::timeout(limit, test).await.expect("it hangs");
-    });
+    let identity = Identity::new();
+    (identity.certificate, identity.key)
 }
 
 /// A client of this stack that says that it receives datagrams of `receives` bytes, or says what it does by default, and our

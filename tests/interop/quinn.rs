@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use mpquic_test_support::runtime::{run, runtime};
 use rustls::CipherSuite;
 use sha2::{Digest, Sha256};
 use stacks::{
     ALPN, Answer, DatagramRefused, End, Identity, Limits, Mpquic, Pair, Peer, Quinn, RecvHalf,
-    SendHalf, Setup, Stack, StreamEnd, run,
+    SendHalf, Setup, Stack, StreamEnd,
 };
 use tokio::task::JoinSet;
 
@@ -624,7 +625,7 @@ async fn stateless_reset<C: Stack, S: Stack>() {
 
     // Dropping the server's runtime drops all its tasks, so nothing sends a close. We keep its
     // port.
-    let doomed = stacks::runtime();
+    let doomed = runtime();
     let server = doomed.spawn({
         let (setup, socket) = (Arc::clone(&setup), socket.try_clone().unwrap());
         async move {

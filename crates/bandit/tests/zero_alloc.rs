@@ -1,54 +1,14 @@
 //! The linear bandits do not allocate: not to be made, not to choose, not to learn, not to re-invert.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::hint::black_box;
 
 use mpquic_bandit::{
     DiscountedLinUcb, DiscountedLinUcbConfig, Draw, LinThompson, LinUcb, LinUcbConfig,
 };
-
-thread_local! {
-    /// Per thread, so that the test harness's own threads do not count.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: hands every call on to the system allocator unchanged; the counter is thread-local,
-// initialised at compile time and without a destructor, so that counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
+use mpquic_test_support::allocator::{Counting, allocations};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
-
-#[test]
-fn the_counter_counts() {
-    let before = allocations();
-    drop(black_box(Box::new(1_u64)));
-    assert_eq!(allocations(), before + 1);
-}
+static ALLOCATOR: Counting = Counting::PER_THREAD;
 
 #[test]
 fn linear_bandits_do_not_allocate() {

@@ -1,7 +1,6 @@
 //! Files and folders between the two ends: interrupted, over two paths, and with names and links that lead elsewhere.
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use mpquic_cp::{
 };
 use mpquic_peer::{Fingerprint, Identity, Token, Transport, Trust};
 use mpquic_sim::{LinkConfig, Relay};
+use mpquic_test_support::runtime::run;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
@@ -23,20 +23,6 @@ const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A server on this machine lets a client open a stream sooner, if it does.
 const SHORT: Duration = Duration::from_millis(200);
-
-/// Runs a test. The deadline is there to fail a test that hangs, nothing else.
-fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(120), test)
-            .await
-            .expect("the test hangs");
-    });
-}
 
 fn options() -> CopyOptions {
     CopyOptions::default()

@@ -6,6 +6,7 @@ use crate::common::raw::{control, ended, frame, ok, post};
 use crate::common::{loopback, our_server, pattern, run, tls};
 use clap::Parser;
 use mpquic::TransportConfig;
+use mpquic_test_support::tls::Identity;
 use tokio::sync::oneshot;
 
 #[expect(dead_code, reason = "the test has no command line of its own")]
@@ -144,16 +145,10 @@ async fn methods(ca: &Path, port: u16) {
 async fn answered(answer: &[u8]) -> (Result<bool, String>, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let (ca, out) = (folder.path().join("ca"), folder.path().join("out"));
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    std::fs::write(&ca, made.cert.pem()).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let identity = Identity::new();
+    std::fs::write(&ca, &identity.pem).unwrap();
     let (_, mut server_tls) = tls();
-    let certified =
-        rustls::ServerConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
-            .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
-            .unwrap();
-    server_tls.cert_resolver = certified.cert_resolver;
+    server_tls.cert_resolver = identity.server().cert_resolver;
     let server = our_server(server_tls, TransportConfig::default());
     let url = format!("https://localhost:{}/", server.local_addrs()[0].port());
     let serving = async {

@@ -2,53 +2,12 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use mpquic_infer::{Options, Policy, Prefer, Vectors};
+use mpquic_test_support::allocator::{Counting, allocations};
 use support::{Seeded, dqn, gaps_compact, sailfish, sailfish_full};
 
-thread_local! {
-    /// Per thread, so that the test harness's own threads do not count.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: hands every call on to the system allocator unchanged; the counter is thread-local,
-// initialised at compile time and without a destructor, so that counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
-
-#[test]
-fn the_counter_counts() {
-    let before = allocations();
-    drop(std::hint::black_box(Box::new(1_u64)));
-    assert_eq!(allocations(), before + 1);
-}
+static ALLOCATOR: Counting = Counting::PER_THREAD;
 
 #[test]
 fn a_plan_does_not_allocate_from_its_first_run() {

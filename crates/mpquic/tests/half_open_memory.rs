@@ -3,35 +3,22 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use common::{client_config, client_hello, identity, loopback, run_on_one_thread, server_config};
 use mpquic::{Endpoint, TransportConfig, limits};
+use mpquic_test_support::allocator::{Change, Counting};
 
 /// Bytes that are allocated.
-static HELD: AtomicUsize = AtomicUsize::new(0);
+static HELD: AtomicI64 = AtomicI64::new(0);
 
-struct Counting;
-
-// SAFETY: every call goes to the system allocator unchanged. Counting is an atomic addition.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.dealloc(block, layout) }
-    }
+fn count(change: Change) {
+    HELD.fetch_add(change.growth(), Ordering::Relaxed);
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new(count);
 
 /// One thread, and everything that is there to be done is done when nothing is ready any more.
 #[test]

@@ -5,7 +5,6 @@
 
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::{client_config, identity, loopback, server_config};
 use mpquic::{Connection, Endpoint, TransportConfig};
+use mpquic_test_support::allocator::{Change, Counting};
 use tokio::task::JoinSet;
 
 /// Bytes that an idle connection may hold beside its paths, and for each path: everything, down to the task and the
@@ -46,9 +46,16 @@ static PEAKS: [AtomicI64; SIDES] = [const { AtomicI64::new(0) }; SIDES];
 static BLOCKS: [[AtomicI64; CLASSES]; SIDES] =
     [const { [const { AtomicI64::new(0) }; CLASSES] }; SIDES];
 
-struct Counting;
+fn count(change: Change) {
+    if let Some(size) = change.freed {
+        note(size, -1);
+    }
+    if let Some(size) = change.allocated {
+        note(size, 1);
+    }
+}
 
-fn count(size: usize, blocks: i64) {
+fn note(size: usize, blocks: i64) {
     let side = SIDE.try_with(Cell::get).unwrap_or(0);
     let bytes = blocks * size as i64;
     let held = HELD[side].fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -56,37 +63,8 @@ fn count(size: usize, blocks: i64) {
     BLOCKS[side][size.div_ceil(STEP).min(CLASSES - 1)].fetch_add(blocks, Ordering::Relaxed);
 }
 
-// SAFETY: every call goes to the system allocator unchanged. Counting uses atomics and a thread-local cell without a
-// destructor that is initialised at compile time, so it does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count(layout.size(), -1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(layout.size(), -1);
-        count(size, 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new(count);
 
 /// Runs one side on a thread of its own.
 fn spawn<T: Send + 'static, F: Future<Output = T>>(

@@ -2,12 +2,12 @@
 
 mod pair;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mpquic_proto::{Connection, Dir, ReadError, TransportConfig};
+use mpquic_test_support::allocator::{Change, Counting};
 use pair::{Pair, tuple};
 
 /// Bytes that an idle connection may hold beside its paths, and for each path.
@@ -20,7 +20,14 @@ thread_local! {
     static FREED: RefCell<BTreeMap<usize, usize>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-struct Counting;
+fn count(change: Change) {
+    HELD.set(HELD.get() + change.growth());
+    if change.allocated.is_none()
+        && let Some(size) = change.freed
+    {
+        note_freed(size);
+    }
+}
 
 fn note_freed(size: usize) {
     // What the map itself allocates is not what is looked for.
@@ -30,30 +37,8 @@ fn note_freed(size: usize) {
     }
 }
 
-// SAFETY: every call goes to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD.set(HELD.get() + layout.size() as i64);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        HELD.set(HELD.get() - layout.size() as i64);
-        note_freed(layout.size());
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        HELD.set(HELD.get() + size as i64 - layout.size() as i64);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting::new(count);
 
 /// A pair of idle connections.
 fn idle(paths: u8, transfer: usize) -> Pair {

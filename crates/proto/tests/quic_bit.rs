@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::pair::{Pair, tuple};
-use mpquic_proto::{ClientConfig, Dir, EndpointConfig, ServerConfig, Version};
+use crate::pair::{self, Pair, tuple};
+use mpquic_proto::{ClientConfig, Dir, EndpointConfig, Version};
+use mpquic_test_support::tls::Identity;
 use proptest::prelude::*;
 
 /// First packets of datagrams by their QUIC bit, in arrays of two: the client's and the server's; with long headers
@@ -18,13 +19,9 @@ struct Seen {
 
 /// A connection that is about to begin, and what is seen of it. Arrays: the client's, the server's.
 fn pair(version: Version, greased: [bool; 2], seeds: [u8; 2]) -> (Pair, Rc<RefCell<Seen>>) {
-    let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
-    let chain = vec![cert.cert.der().clone()];
-    let server = ServerConfig::with_single_cert(chain, key.into()).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(cert.cert.der().clone()).unwrap();
-    let mut client = ClientConfig::with_root_certificates(roots).unwrap();
+    let identity = Identity::new();
+    let server = pair::server_config(&identity);
+    let mut client = ClientConfig::with_root_certificates(identity.roots()).unwrap();
     client.version(version);
     let configs = [0, 1].map(|side| {
         let mut config = EndpointConfig::new([seeds[side]; 32]);

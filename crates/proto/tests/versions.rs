@@ -6,21 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pair::{self, Pair, tuple};
-use mpquic_proto::{
-    ClientConfig, ConnectionError, Dir, EndpointConfig, ServerConfig, TransportConfig, Version,
-};
+use mpquic_proto::{ClientConfig, ConnectionError, Dir, EndpointConfig, TransportConfig, Version};
+use mpquic_test_support::tls::Identity;
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
 
 /// A client that connects with this version, and a server that speaks these.
 fn pair(version: Version, spoken: &[Version]) -> Pair {
-    let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
-    let chain = vec![cert.cert.der().clone()];
-    let server = ServerConfig::with_single_cert(chain, key.into()).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(cert.cert.der().clone()).unwrap();
-    let mut client = ClientConfig::with_root_certificates(roots).unwrap();
+    let identity = Identity::new();
+    let server = pair::server_config(&identity);
+    let mut client = ClientConfig::with_root_certificates(identity.roots()).unwrap();
     client.version(version);
     let mut config = EndpointConfig::new([2; 32]);
     config.supported_versions(spoken);

@@ -12,14 +12,15 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use mpquic_hostile::blackbox::attacker::Attacker;
 use mpquic_hostile::blackbox::attacks::{ATTACKS, Attack};
-use mpquic_hostile::blackbox::heap::Heap;
+use mpquic_hostile::blackbox::heap::HEAP;
 use mpquic_hostile::blackbox::honest::Honest;
 use mpquic_hostile::blackbox::idle;
 use mpquic_hostile::blackbox::report::{Phase, Report};
 use mpquic_hostile::blackbox::server::{Error, ServerProcess, serve};
+use mpquic_test_support::allocator::Counting;
 
 #[global_allocator]
-static ALLOCATOR: Heap = Heap;
+static ALLOCATOR: Counting = HEAP;
 
 /// What an idle connection may hold beside its paths, and for each path, in bytes.
 const CONNECTION: f64 = 30_000.0;

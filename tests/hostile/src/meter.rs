@@ -1,7 +1,8 @@
 //! An allocator that counts what the code under test allocates and holds, per thread; other code is not counted.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+
+use mpquic_test_support::allocator::{Change, Counting};
 
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(false) };
@@ -11,43 +12,15 @@ thread_local! {
 }
 
 /// The system's allocator, and a count. Tests install it with `#[global_allocator]`.
-#[derive(Debug)]
-pub struct Counting;
+pub const METER: Counting = Counting::new(count);
 
-fn count(bytes: i64, calls: u64) {
+fn count(change: Change) {
     if ON.get() {
+        let (bytes, calls) = (change.growth(), u64::from(change.allocated.is_some()));
         let held = HELD.get() + bytes;
         HELD.set(held);
         PEAK.set(PEAK.get().max(held));
         CALLS.set(CALLS.get() + calls);
-    }
-}
-
-// SAFETY: every call goes to the system allocator unchanged. Counting only uses thread-local cells without
-// destructors that are initialised at compile time, so it does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64, 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as i64, 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count(-(layout.size() as i64), 0);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64, 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.realloc(block, layout, size) }
     }
 }
 

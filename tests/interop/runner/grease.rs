@@ -4,9 +4,10 @@
 use libtest_mimic::Trial;
 
 use crate::case::Case;
-use crate::stacks::{Mpquic, Quinn, Setup, Stack, run};
+use crate::stacks::{Mpquic, Quinn, Setup, Stack};
 use crate::wire::Wire;
 use crate::{download, serve, setup, test};
+use mpquic_test_support::runtime::run;
 
 pub(crate) fn tests() -> [Trial; 2] {
     [

@@ -28,8 +28,9 @@ use case::Case;
 use child::{Language, Program};
 use libtest_mimic::{Arguments, Trial};
 use mpquic_sim::Relay;
+use mpquic_test_support::runtime::run_within;
 use nat::Nat;
-use stacks::{Answer, Identity, Mpquic, Peer, Quinn, Setup, Stack, run_within};
+use stacks::{Answer, Identity, Mpquic, Peer, Quinn, Setup, Stack};
 use wire::Wire;
 
 /// How many tests run at once. They wait for emulated links, timers and lost handshakes, and hardly need the processor: one by

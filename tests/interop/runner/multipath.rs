@@ -17,9 +17,10 @@ use mpquic::{PathErrorCode, PathEvent, PathEvents, PathId, PathStatus, sched};
 
 use crate::case::Case;
 use crate::picoquic::{self, Picoquic};
-use crate::stacks::{Identity, Setup, run};
+use crate::stacks::{Identity, Setup};
 use crate::wire::{Record, Wire};
 use crate::{child, hq, loopback, test};
+use mpquic_test_support::runtime::run;
 
 const LARGE: usize = 6_000_000;
 /// More than probes of a path take.

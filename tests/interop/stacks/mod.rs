@@ -22,30 +22,6 @@ pub(crate) use quinn_stack::Quinn;
 
 pub(crate) const ALPN: &[u8] = b"interop";
 
-/// Runs an exercise on several threads. The deadline only fails an exercise that hangs. No exercise
-/// depends on timing.
-pub(crate) fn run(exercise: impl Future<Output = ()>) {
-    run_within(Duration::from_secs(60), exercise);
-}
-
-pub(crate) fn run_within(limit: Duration, exercise: impl Future<Output = ()>) {
-    let runtime = runtime();
-    runtime.block_on(async {
-        tokio::time::timeout(limit, exercise)
-            .await
-            .expect("the exercise hangs");
-    });
-    runtime.shutdown_background();
-}
-
-pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap()
-}
-
 pub(crate) const LOOPBACK: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 

@@ -1,7 +1,6 @@
 //! What the tests share: both ends on loopback with a link or two between them, and targets to reach.
 #![allow(dead_code, reason = "each test binary uses its part of it")]
 
-use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +9,13 @@ use mpquic_bond::{
     AllowList, Client, ClientSettings, Error, Fingerprint, Identity, Rule, Server, ServerSettings,
     Token, Transport, Trust, client_tls, server_tls,
 };
+pub(crate) use mpquic_test_support::runtime::run;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 pub(crate) const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 pub(crate) const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-
-/// Runs a test. The deadline is there to fail a test that hangs, nothing else.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(120), test)
-            .await
-            .expect("the test hangs");
-    });
-}
 
 pub(crate) fn token(secret: &str) -> Token {
     Token::new(secret.as_bytes()).unwrap()

@@ -6,28 +6,14 @@ pub(crate) mod raw;
 use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 use h3::quic;
 use http::{Request, Response, StatusCode};
 use mpquic::TransportConfig;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
-/// Runs a test. The deadline is there to fail a test that hangs, nothing else.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(60), test)
-            .await
-            .expect("the test hangs");
-    });
-}
+pub(crate) use mpquic_test_support::runtime::run;
+use mpquic_test_support::tls::Identity;
 
 pub(crate) fn loopback(last: u8) -> SocketAddr {
     (Ipv4Addr::new(127, 0, 0, last), 0).into()
@@ -35,24 +21,8 @@ pub(crate) fn loopback(last: u8) -> SocketAddr {
 
 /// TLS of both sides, for a certificate that the client trusts.
 pub(crate) fn tls() -> (rustls::ClientConfig, rustls::ServerConfig) {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    let certificate: CertificateDer<'static> = made.cert.der().clone();
-    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = &[&rustls::version::TLS13];
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(certificate.clone()).unwrap();
-    let mut client = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_protocol_versions(versions)
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let mut server = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
+    let identity = Identity::new();
+    let (mut client, mut server) = (identity.client(), identity.server());
     client.alpn_protocols = vec![b"h3".to_vec()];
     server.alpn_protocols = vec![b"h3".to_vec()];
     (client, server)

@@ -10,55 +10,17 @@ use mpquic::{
     ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, PathManager, ServerConfig,
     TransportConfig, rustls,
 };
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+pub(crate) use mpquic_test_support::runtime::{run, run_on_one_thread};
+pub(crate) use mpquic_test_support::tls::Identity;
 
 pub(crate) const ALPN: &[u8] = b"mpquic-test";
 
-/// Runs a test on several threads. The deadline is there to fail a test that hangs, nothing else:
-/// no test depends on how long something takes.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(60), test)
-            .await
-            .expect("the test hangs");
-    });
-}
-
-/// Runs a test on the one thread that there is, so that all tasks take turns.
-pub(crate) fn run_on_one_thread(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(test);
-}
-
-pub(crate) struct Identity {
-    pub(crate) certificate: CertificateDer<'static>,
-    pub(crate) key: PrivateKeyDer<'static>,
-}
-
 pub(crate) fn identity() -> Identity {
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-    Identity {
-        certificate: made.cert.der().clone(),
-        key: PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into()),
-    }
+    Identity::new()
 }
 
 pub(crate) fn server_tls(identity: &Identity) -> rustls::ServerConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![identity.certificate.clone()], identity.key.clone_key())
-        .unwrap();
+    let mut tls = identity.server();
     tls.alpn_protocols = vec![ALPN.to_vec()];
     tls
 }
@@ -70,14 +32,7 @@ pub(crate) fn server_config(identity: &Identity, transport: TransportConfig) -> 
 }
 
 pub(crate) fn client_tls(identity: &Identity) -> rustls::ClientConfig {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(identity.certificate.clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let mut tls = identity.client();
     tls.alpn_protocols = vec![ALPN.to_vec()];
     tls
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mpquic_test_support::tls::Identity;
 use mpquic_wire::packet::{FIXED_BIT, LONG_TYPE_MASK};
 use proptest::prelude::*;
 
@@ -18,15 +19,7 @@ pub(super) fn path(remote: &str) -> FourTuple {
 }
 
 fn server_config(max_incoming: usize) -> Arc<ServerConfig> {
-    let cert = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(cert.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.cert.der().clone()], key)
-        .unwrap();
+    let tls = Identity::new().server();
     let mut config = ServerConfig::new(Arc::new(tls)).unwrap();
     config.max_incoming(max_incoming).retry_above(usize::MAX);
     Arc::new(config)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::ConnectionId;
+use mpquic_test_support::tls::Identity;
 use mpquic_wire::crypto::seal_long;
 use mpquic_wire::frame::FrameIter;
 use mpquic_wire::packet::{PacketType, encode_long_header};
@@ -36,23 +37,8 @@ impl Pair {
 
     /// `change`: what the server says of itself.
     fn with(change: impl FnOnce(&mut TransportParameters)) -> Self {
-        let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(cert.cert.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions = &[&rustls::version::TLS13];
-        let client = rustls::ClientConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let server = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.cert.der().clone()], key.into())
-            .unwrap();
+        let identity = Identity::new();
+        let (client, server) = (identity.client(), identity.server());
         let of_client = TransportParameters {
             initial_source_connection_id: Some(cid(1)),
             ..TransportParameters::default()

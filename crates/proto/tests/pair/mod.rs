@@ -16,6 +16,7 @@ use mpquic_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
     Event, FourTuple, PathId, ServerConfig, StreamId, Transmit, TransportConfig, VarInt,
 };
+use mpquic_test_support::tls::Identity;
 
 /// A datagram on its way.
 #[derive(Debug, Clone)]
@@ -30,6 +31,12 @@ pub(crate) struct Side {
     pub(crate) connection: Option<(ConnectionHandle, Connection)>,
     pub(crate) inbound: VecDeque<Flying>,
     pub(crate) events: VecDeque<Event>,
+}
+
+/// Of a server that has this identity.
+pub(crate) fn server_config(identity: &Identity) -> ServerConfig {
+    let (chain, key) = (vec![identity.certificate.clone()], identity.key.clone_key());
+    ServerConfig::with_single_cert(chain, key).unwrap()
 }
 
 /// What happens to a datagram: `None` drops it.
@@ -86,24 +93,10 @@ pub(crate) struct Tls {
 impl Tls {
     /// Early data is allowed on both sides.
     pub(crate) fn new() -> Self {
-        let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(cert.cert.der().clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let versions = &[&rustls::version::TLS13];
-        let mut client = rustls::ClientConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let identity = Identity::new();
+        let mut client = identity.client();
         client.enable_early_data = true;
-        let mut server = rustls::ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.cert.der().clone()], key.into())
-            .unwrap();
+        let mut server = identity.server();
         server.max_early_data_size = u32::MAX;
         Self { client, server }
     }
@@ -176,14 +169,10 @@ impl Pair {
         client: TransportConfig,
         server: TransportConfig,
     ) -> (ClientConfig, ServerConfig) {
-        let cert = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
-        let key = rustls::pki_types::PrivatePkcs8KeyDer::from(cert.signing_key.serialize_der());
-        let mut server_config =
-            ServerConfig::with_single_cert(vec![cert.cert.der().clone()], key.into()).unwrap();
+        let identity = Identity::new();
+        let mut server_config = server_config(&identity);
         server_config.transport(Arc::new(server));
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(cert.cert.der().clone()).unwrap();
-        let mut client_config = ClientConfig::with_root_certificates(roots).unwrap();
+        let mut client_config = ClientConfig::with_root_certificates(identity.roots()).unwrap();
         client_config.transport(Arc::new(client));
         (client_config, server_config)
     }

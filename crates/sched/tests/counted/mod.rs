@@ -1,7 +1,5 @@
 //! Counts allocations, and drives every scheduler of a registry through all that it may be told.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use mpquic_sched::VarInt;
@@ -10,49 +8,11 @@ use mpquic_sched::{
     PathUpdateKind, PathView, QueueView, Registry, Sent, StreamHints, StreamId, StreamUpdate,
     StreamUpdateKind, StreamView,
 };
+use mpquic_test_support::allocator::{Counting, allocations};
 use serde_json::{Value, json};
 
-thread_local! {
-    /// Per thread, so that the test harness's own threads do not count.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: hands every call on to the system allocator unchanged; the counter is thread-local,
-// initialised at compile time and without a destructor, so that counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-pub(crate) fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
-
-#[test]
-fn the_counter_counts() {
-    let before = allocations();
-    drop(std::hint::black_box(Box::new(1_u64)));
-    assert_eq!(allocations(), before + 1);
-}
+static ALLOCATOR: Counting = Counting::PER_THREAD;
 
 #[test]
 fn schedulers_do_not_allocate() {

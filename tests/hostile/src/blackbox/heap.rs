@@ -1,8 +1,9 @@
 //! An allocator that counts what the whole process holds, by the size of the blocks.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
+
+use mpquic_test_support::allocator::{Change, Counting};
 
 /// Sizes are counted in steps of so many bytes; the last class has all that are larger.
 const STEP: usize = 16;
@@ -12,40 +13,20 @@ static BYTES: AtomicI64 = AtomicI64::new(0);
 static BLOCKS: [AtomicI64; CLASSES] = [const { AtomicI64::new(0) }; CLASSES];
 
 /// The system's allocator, and a count. A program installs it with `#[global_allocator]`.
-#[derive(Debug)]
-pub struct Heap;
+pub const HEAP: Counting = Counting::new(count);
 
-fn count(size: usize, blocks: i64) {
-    BYTES.fetch_add(blocks * size as i64, Ordering::Relaxed);
-    BLOCKS[(size.div_ceil(STEP)).min(CLASSES - 1)].fetch_add(blocks, Ordering::Relaxed);
+fn count(change: Change) {
+    if let Some(size) = change.freed {
+        note(size, -1);
+    }
+    if let Some(size) = change.allocated {
+        note(size, 1);
+    }
 }
 
-// SAFETY: every call goes to the system allocator unchanged. Counting is atomic additions.
-unsafe impl GlobalAlloc for Heap {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size(), 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        count(layout.size(), -1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(layout.size(), -1);
-        count(size, 1);
-        // SAFETY: the caller upholds the contract.
-        unsafe { System.realloc(block, layout, size) }
-    }
+fn note(size: usize, blocks: i64) {
+    BYTES.fetch_add(blocks * size as i64, Ordering::Relaxed);
+    BLOCKS[(size.div_ceil(STEP)).min(CLASSES - 1)].fetch_add(blocks, Ordering::Relaxed);
 }
 
 /// What is allocated and not freed.
@@ -58,7 +39,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// What this process holds; nothing where [`Heap`] is not the allocator.
+    /// What this process holds; nothing where [`HEAP`] is not the allocator.
     pub fn now() -> Self {
         let classes = BLOCKS.iter().enumerate();
         Self {
