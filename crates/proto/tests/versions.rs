@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pair::{self, Pair, tuple};
-use mpquic_proto::{ClientConfig, ConnectionError, Dir, EndpointConfig, TransportConfig, Version};
+use mpquic_proto::{
+    ClientConfig, ConnectionError, Dir, EndpointConfig, ServerConfig, TransportConfig, Version,
+};
 use mpquic_test_support::tls::Identity;
 
 const VERSIONS: [Version; 2] = [Version::V1, Version::V2];
