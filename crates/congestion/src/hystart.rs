@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use super::round_variation::RoundVariation;
 use super::slow_start::Growth;
 
-/// RFC 9406 section 4.3.
+/// RFC 9406 section 4.3. Beyond it, MAX_RTT_THRESH follows what round trips vary by: [`RoundVariation`].
 const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
-const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
-const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u32 = 8;
 const CSS_GROWTH_DIVISOR: u64 = 4;
 const CSS_ROUNDS: u32 = 5;
@@ -21,6 +20,7 @@ pub(super) struct HyStart {
     last_round_min: Option<Duration>,
     round_min: Option<Duration>,
     samples: u32,
+    variation: RoundVariation,
     /// The packets of one ACK frame share its sample.
     sampled_at: Option<Instant>,
     /// In conservative slow start: the baseline and the rounds in it, the current one included.
@@ -47,10 +47,12 @@ impl HyStart {
             self.round_start = Some(now);
             self.last_round_min = self.round_min.take();
             self.samples = 0;
+            self.variation.end_round();
         }
         if self.sampled_at != Some(now) {
             self.sampled_at = Some(now);
             self.samples += 1;
+            self.variation.on_sample(rtt);
             self.round_min = Some(self.round_min.map_or(rtt, |min| min.min(rtt)));
             self.judge();
         }
@@ -69,7 +71,7 @@ impl HyStart {
             // The delay fell again: the rise was jitter.
             (Some((baseline, _)), _) if current < baseline => self.css = None,
             (None, Some(last)) => {
-                let threshold = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
+                let threshold = self.variation.rise(last, MIN_RTT_THRESH);
                 if current >= last.saturating_add(threshold) {
                     self.css = Some((current, 1));
                 }
@@ -129,6 +131,23 @@ mod tests {
             h.on_ack(at(8), at(7), 1200, Duration::from_millis(66)),
             Growth::Exit
         );
+    }
+
+    /// 24 ms more are a queue on a satellite's path, unless its round trips vary by as much.
+    #[test]
+    fn long_round_trips_that_vary_keep_slow_start() {
+        let at = |start: Instant, i: u64| start + Duration::from_millis(i * 1000);
+        for (varies, ends) in [(0, true), (60, false)] {
+            let t0 = Instant::now();
+            let mut h = HyStart::default();
+            for i in 0..20 {
+                let sent = at(t0, 0) + Duration::from_millis(i);
+                let rtt = Duration::from_millis(560 + i % 3 * varies / 2);
+                h.on_ack(sent + rtt, sent, 1200, rtt);
+            }
+            round(&mut h, at(t0, 1), 584);
+            assert_eq!(h.in_css(), ends, "{varies}");
+        }
     }
 
     #[test]

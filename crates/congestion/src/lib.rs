@@ -61,6 +61,7 @@ mod olia;
 mod pacing;
 mod rapid_start;
 mod reno_window;
+mod round_variation;
 mod rtt;
 mod slots;
 mod slow_start;

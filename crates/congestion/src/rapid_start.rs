@@ -12,6 +12,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::round_variation::RoundVariation;
 use super::slow_start::Growth;
 
 /// A round trip this much above the shortest tells of a queue: the smaller of both counts (the draft's
@@ -19,12 +20,10 @@ use super::slow_start::Growth;
 const QUEUE: Duration = Duration::from_millis(4);
 const QUEUE_FACTOR: f64 = 1.1;
 
-/// The queue has grown within a round if the newest samples are this part of the shortest round trip, and no less and no
-/// more than these, above those of the round before. RFC 9406 section 4.3 has the same part, and 4 and 16 ms: it cannot tell
-/// delay variation from a queue, and that is too much for round trips below 30 ms.
-const RISE_DIVISOR: u32 = 8;
+/// The queue has grown within a round if the newest samples are above those of the round before by [`RoundVariation::rise`],
+/// and no less than this. RFC 9406 section 4.3 has 4 ms: it cannot tell delay variation from a queue, and that is too much for
+/// round trips below 30 ms.
 const MIN_RISE: Duration = Duration::from_millis(1);
-const MAX_RISE: Duration = Duration::from_millis(16);
 
 /// The newest samples: the shortest of so many counts (N_RTT_SAMPLE of RFC 9406). A round with fewer tells nothing.
 const SAMPLES: usize = 8;
@@ -44,6 +43,7 @@ pub(super) struct RapidStart {
     round_min: Option<Duration>,
     /// Samples of this round.
     samples: usize,
+    variation: RoundVariation,
     /// The newest samples, by their number modulo the length.
     newest: [Duration; SAMPLES],
     count: usize,
@@ -83,6 +83,7 @@ impl RapidStart {
         self.round_start = Some(now);
         self.round_min = None;
         self.samples = 0;
+        self.variation.end_round();
         self.last_ceiling = self.ceiling.take();
     }
 
@@ -94,6 +95,7 @@ impl RapidStart {
         self.newest[self.count % SAMPLES] = rtt;
         self.count += 1;
         self.samples += 1;
+        self.variation.on_sample(rtt);
         if self.samples < SAMPLES {
             return false;
         }
@@ -102,7 +104,7 @@ impl RapidStart {
             self.ceiling
                 .map_or(shortest, |ceiling| ceiling.max(shortest)),
         );
-        let rise = (min / RISE_DIVISOR).clamp(MIN_RISE, MAX_RISE);
+        let rise = self.variation.rise(min, MIN_RISE);
         self.last_ceiling
             .is_some_and(|last| shortest >= last.saturating_add(rise))
     }
@@ -235,6 +237,26 @@ mod tests {
         for i in 0..12 {
             let growths = round(&mut rapid, at(start, i), (0..48).map(jitter));
             assert!(!growths.contains(&Growth::Exit), "{i}");
+        }
+    }
+
+    /// A satellite's round trips that vary by three per cent: in the third round, chance alone has the newest eight 24 ms above
+    /// those of the second.
+    #[test]
+    fn long_round_trips_that_vary_do_not_end_it() {
+        for (spread, ends) in [(0, true), (60, false)] {
+            let start = Instant::now();
+            let at = |round: u64| start + ms(2000 * round);
+            let mut rapid = RapidStart::default();
+            for i in 0..2 {
+                let rtts = (0..20).map(|j| 560 + j % 3 * spread / 2);
+                assert!(!round(&mut rapid, at(i), rtts).contains(&Growth::Exit));
+            }
+            let growths = round(&mut rapid, at(2), [584; 10]);
+            assert_eq!(growths.contains(&Growth::Exit), ends, "{spread}");
+            // A queue does.
+            let growths = round(&mut rapid, at(3), (0..100).map(|j| 560 + 2 * j));
+            assert!(growths.contains(&Growth::Exit), "{spread}");
         }
     }
 
