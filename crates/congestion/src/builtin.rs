@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::auto::Auto;
 use super::balia::Balia;
 use super::bbr::Bbr;
 use super::coupled::Coupled;
@@ -39,6 +40,8 @@ pub enum CongestionControl {
     Balia,
     /// BBRv3 (draft-ietf-ccwg-bbr): a model of each path on its own.
     Bbr,
+    /// CUBIC that does not take losses by chance for congestion, as radio links have them; each path on its own.
+    Auto,
 }
 
 impl CongestionControl {
@@ -50,6 +53,7 @@ impl CongestionControl {
         Self::Olia,
         Self::Balia,
         Self::Bbr,
+        Self::Auto,
     ];
 
     /// Its name, as it is parsed.
@@ -61,6 +65,7 @@ impl CongestionControl {
             Self::Olia => "olia",
             Self::Balia => "balia",
             Self::Bbr => "bbr3",
+            Self::Auto => "auto",
         }
     }
 }
@@ -76,6 +81,7 @@ impl ControllerFactory for CongestionControl {
             Self::Olia => Box::new(Coupled::<Olia>::new(initial, slow_start)),
             Self::Balia => Box::new(Coupled::<Balia>::new(initial, slow_start)),
             Self::Bbr => Box::new(Bbr::new(initial, wanted, context.seed())),
+            Self::Auto => Box::new(Auto::new(initial, slow_start)),
         }
     }
 

@@ -9,8 +9,8 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::{
-    AckSummary, AckedPacket, CongestionEvent, InitialWindow, LostPacket, NewPath, ResumeStep,
-    SentPacket, SlowStart, SpuriousLoss,
+    AckSummary, AckedPacket, CongestionEvent, InitialWindow, LossCauses, LostPacket, NewPath,
+    ResumeStep, SentPacket, SlowStart, SpuriousLoss,
 };
 use crate::RttEstimator;
 
@@ -157,6 +157,11 @@ pub trait Controller: Send {
     /// `PathStats::congestion_events`.
     fn congestion_events(&self, _path: PathIndex) -> u64 {
         0
+    }
+
+    /// What loss events were judged to be, for `PathStats::loss_causes`. Zeros if the controller does not judge them.
+    fn loss_causes(&self, _path: PathIndex) -> LossCauses {
+        LossCauses::default()
     }
 
     /// What the transport asks of a path before each packet, in one call. It is what the methods above say, and need not be

@@ -163,6 +163,26 @@ impl Cubic {
     }
 }
 
+impl Cubic {
+    /// The window of a path was held down by what was no congestion, and the path is not full: slow start begins again.
+    pub(super) fn reopen(&mut self, path: PathIndex) {
+        if let Some(p) = self.paths.get_mut(path) {
+            p.reno.reopen();
+            p.curve.w_max = 0.0;
+            p.curve.epoch = None;
+            p.undo = None;
+        }
+    }
+
+    /// The window is no smaller than this again: it gave way to no congestion.
+    pub(super) fn raise(&mut self, path: PathIndex, window: u64) {
+        if let Some(p) = self.paths.get_mut(path) {
+            p.reno.window = p.reno.window.max(window.min(MAX_WINDOW) as f64);
+            p.curve.epoch = None;
+        }
+    }
+}
+
 impl Controller for Cubic {
     fn add_path(&mut self, new: &NewPath) {
         let initial = new.initial_window.unwrap_or(self.initial);

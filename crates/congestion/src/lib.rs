@@ -44,6 +44,7 @@
     )
 )]
 
+mod auto;
 mod balia;
 mod bbr;
 mod builtin;
@@ -56,6 +57,7 @@ mod event;
 mod hystart;
 mod initial_window;
 mod lia;
+mod loss_cause;
 mod new_reno;
 mod olia;
 mod pacing;
@@ -77,6 +79,7 @@ pub use event::{
     AckSummary, AckedPacket, CongestionEvent, LostPacket, NewPath, SentPacket, SpuriousLoss,
 };
 pub use initial_window::{InitialWindow, minimum_window};
+pub use loss_cause::{LossCause, LossCauses, LossJudge};
 pub use mpquic_sched_core::{MAX_PATHS, PathIndex};
 pub use slow_start::{SlowStart, UnknownSlowStart};
 

@@ -21,6 +21,8 @@ pub(super) struct RenoWindow {
     /// congestion_recovery_start_time.
     recovery_start: Option<Instant>,
     first_slow_start: FirstSlowStart,
+    /// It had ended once: it doubles the window per round trip from then on, at most.
+    reopened: bool,
     /// The first recovery, if the window converges in it.
     convergence: Option<Convergence>,
     events: u64,
@@ -43,6 +45,7 @@ impl RenoWindow {
             initial,
             recovery_start: None,
             first_slow_start: FirstSlowStart::new(slow_start),
+            reopened: false,
             convergence: None,
             events: 0,
         }
@@ -91,6 +94,7 @@ impl RenoWindow {
             let rtt = packet.rtt.latest();
             let first = &mut self.first_slow_start;
             match first.on_ack(packet.now, packet.sent, bytes, rtt) {
+                Growth::By(more) if self.reopened => self.grow(more.min(bytes) as f64),
                 Growth::By(bytes) => self.grow(bytes as f64),
                 Growth::Exit => self.ssthresh = self.window,
             }
@@ -159,6 +163,14 @@ impl RenoWindow {
     //# [RFC5681].
     pub(super) fn collapse(&mut self) {
         self.window = self.minimum();
+        self.recovery_start = None;
+        self.convergence = None;
+    }
+
+    /// What ended the first slow start was no congestion: it goes on, with what it knows of the path's round trips.
+    pub(super) fn reopen(&mut self) {
+        self.ssthresh = f64::INFINITY;
+        self.reopened = true;
         self.recovery_start = None;
         self.convergence = None;
     }

@@ -148,6 +148,12 @@ impl RttEstimator {
         self.latest
     }
 
+    /// The delay of the peer's acknowledgement that was taken off the newest sample.
+    #[inline]
+    pub(crate) const fn latest_delay(&self) -> Duration {
+        self.delay
+    }
+
     /// The smallest sample; the initial RTT before the first.
     #[inline]
     pub const fn min(&self) -> Duration {

@@ -57,6 +57,12 @@ pub struct PathStats {
     pub reinjected_bytes: u64,
     /// How often loss or ECN reduced the congestion window.
     pub congestion_events: u64,
+    /// Loss events that a full queue explains, as far as the controller judges them (`auto` does).
+    pub losses_by_overflow: u32,
+    /// Loss events that chance explains.
+    pub losses_by_chance: u32,
+    /// Loss events that either may explain.
+    pub losses_unclear: u32,
     /// Delivery rate estimate, bytes per second.
     pub delivery_rate: u64,
     /// Whether the path is suspect: it does not deliver, and its data goes to other paths.

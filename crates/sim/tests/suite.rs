@@ -6,6 +6,7 @@ mod bbr;
 mod congestion;
 mod fabric;
 mod late_tasks;
+mod loss_cause;
 mod measurements;
 mod null_aead;
 mod path_memory;

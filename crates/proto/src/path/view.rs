@@ -141,6 +141,7 @@ impl Path {
         let memory = recovery.memory.as_ref();
         let (careful_resume, jump_window) =
             memory.map_or_else(Default::default, |memory| memory.resume_state());
+        let causes = controller.loss_causes(self.index);
         PathStats {
             rtt: recovery.rtt.smoothed(),
             min_rtt: recovery.rtt.min(),
@@ -165,6 +166,9 @@ impl Path {
             copied_bytes: counters.copied_bytes,
             reinjected_bytes: counters.reinjected_bytes,
             congestion_events: controller.congestion_events(self.index),
+            losses_by_overflow: causes.overflow,
+            losses_by_chance: causes.chance,
+            losses_unclear: causes.unclear,
             delivery_rate: recovery.delivery.rate(),
             suspect: recovery.suspect.is_suspect(),
             remembered: memory.is_some_and(|memory| memory.saved().is_some()),

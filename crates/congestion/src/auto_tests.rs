@@ -1,0 +1,206 @@
+use super::*;
+use crate::{CongestionControl, RateSample, RttEstimator};
+
+const MTU: u16 = 1200;
+const PACKETS: u64 = 50;
+
+/// A path whose round trips of 50 packets are told one after the other.
+struct Run {
+    cc: Auto,
+    path: PathIndex,
+    now: Instant,
+    rtt: RttEstimator,
+    number: u64,
+}
+
+impl Run {
+    fn new() -> Self {
+        let (now, path) = (Instant::now(), PathIndex::new(0).unwrap());
+        let mut cc = Auto::new(InitialWindow::default(), SlowStart::Classic);
+        cc.add_path(&NewPath::new(path, now, MTU));
+        let rtt = RttEstimator::new(Duration::from_millis(333));
+        Self {
+            cc,
+            path,
+            now,
+            rtt,
+            number: 0,
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.cc.window(self.path)
+    }
+
+    /// A round trip: its packets are sent, acknowledged one per millisecond with these round trips, and the last of them tells of
+    /// `lost` runs.
+    fn round(&mut self, lost: u64, rtt: impl Fn(u64) -> u64) {
+        let sent = self.now;
+        for i in 0..PACKETS {
+            let sample = Duration::from_micros(rtt(i));
+            let at = sent + Duration::from_millis(i);
+            self.now = at + sample;
+            self.rtt.update(self.now, sample, Duration::ZERO);
+            let packet = AckedPacket::new(self.path, self.now, at, MTU.into(), false, &self.rtt);
+            self.cc.on_packet_acked(&packet);
+            if i + 1 == PACKETS && lost > 0 {
+                self.lose(lost, at, false);
+            }
+            let sample_of_rate = RateSample {
+                newly_acked: MTU.into(),
+                ..RateSample::default()
+            };
+            let mut ack = AckSummary::new(self.path, self.now, at, &sample_of_rate, &self.rtt);
+            ack.rtt_sample = Some(sample);
+            self.cc.on_ack_end(&ack);
+        }
+    }
+
+    fn lose(&mut self, runs: u64, sent: Instant, persistent: bool) {
+        for _ in 0..runs {
+            self.number += 2;
+            let lost = LostPacket::new(self.path, self.now, self.number, sent, MTU.into());
+            self.cc.on_packet_lost(&lost);
+        }
+        let bytes = runs * u64::from(MTU);
+        let event = CongestionEvent::loss(self.path, self.now, sent, bytes, persistent);
+        self.cc.on_congestion_event(&event);
+    }
+
+    /// Out of slow start, by an overflow on top of a queue.
+    fn overflow(&mut self) {
+        self.round(0, |_| 40_000);
+        self.round(1, |i| 40_000 + i * 1000);
+        assert!(!self.cc.in_slow_start(self.path));
+    }
+}
+
+fn calm(_: u64) -> u64 {
+    40_000
+}
+
+#[test]
+fn what_a_queue_drops_counts_as_for_cubic() {
+    let mut run = Run::new();
+    run.overflow();
+    for _ in 0..20 {
+        run.round(1, |i| 40_000 + i * 1000);
+    }
+    assert_eq!(run.cc.loss_causes(run.path).chance, 0);
+    assert_eq!(run.cc.congestion_events(run.path), 21);
+}
+
+#[test]
+fn chance_is_forgiven_up_to_a_tenth() {
+    let mut run = Run::new();
+    run.round(0, calm);
+    for lost in [1, 3] {
+        let before = run.window();
+        run.round(lost, calm);
+        assert!(run.window() >= before, "{lost}");
+    }
+    let tenth = run.window() / 10 / u64::from(MTU);
+    assert!(tenth > 3);
+    let before = run.window();
+    run.round(tenth + 20, calm);
+    assert!(run.window() < before);
+    assert_eq!(run.cc.congestion_events(run.path), 1);
+}
+
+#[test]
+fn marks_and_persistent_congestion_are_never_forgiven() {
+    for ecn in [true, false] {
+        let mut run = Run::new();
+        run.round(0, calm);
+        let (before, sent) = (run.window(), run.now);
+        if ecn {
+            let event = CongestionEvent::ecn(run.path, run.now, sent);
+            run.cc.on_congestion_event(&event);
+        } else {
+            run.lose(1, sent, true);
+        }
+        assert!(run.window() < before);
+    }
+}
+
+/// Losses that go on when less is sent are chance: forgiven again, and the window is given back.
+#[test]
+fn a_trial_that_finds_as_many_losses_proves_chance() {
+    let mut run = Run::new();
+    run.overflow();
+    let mut trials = 0;
+    for _ in 0..60 {
+        let (before, events) = (run.window(), run.cc.congestion_events(run.path));
+        run.round(1, |i| 46_000 + i % 5 * 50);
+        let reduced = run.cc.congestion_events(run.path) > events;
+        trials += u32::from(reduced && run.window() < before);
+    }
+    let p = run.cc.paths.get(run.path).unwrap();
+    assert!(p.confirmed >= 1 && p.refused == 0, "{p:?}");
+    assert!(trials <= 4, "{trials}");
+}
+
+/// Losses that end when less is sent were ours: none is forgiven for five seconds, and then for ten.
+#[test]
+fn a_trial_that_finds_fewer_losses_ends_forgiving() {
+    let mut run = Run::new();
+    run.overflow();
+    let mut refused = Vec::new();
+    let begin = run.now;
+    for _ in 0..2000 {
+        let trial = run.cc.paths.get(run.path).unwrap().trial.is_some();
+        run.round(u64::from(!trial), |i| 46_000 + i % 5 * 50);
+        let p = run.cc.paths.get(run.path).unwrap();
+        if p.refused as usize > refused.len() {
+            refused.push((run.now - begin, p.refused_until.unwrap() - run.now));
+        }
+        if let Some(until) = p.refused_until
+            && run.now + Duration::from_millis(200) < until
+        {
+            let before = run.cc.congestion_events(run.path);
+            run.round(1, |i| 46_000 + i % 5 * 50);
+            assert_eq!(run.cc.congestion_events(run.path), before + 1);
+        }
+    }
+    let lengths: Vec<_> = refused.iter().map(|(_, length)| length.as_secs()).collect();
+    assert!(lengths.len() >= 3, "{lengths:?}");
+    assert!(
+        lengths.windows(2).all(|pair| pair[1] >= pair[0]),
+        "{lengths:?}"
+    );
+    assert!(lengths[0] >= 4 && lengths[2] >= 18, "{lengths:?}");
+}
+
+/// A window that losses by chance hold down where no queue is goes back to slow start, each time after twice as long.
+#[test]
+fn slow_start_begins_again_without_a_queue() {
+    let mut run = Run::new();
+    run.overflow();
+    for _ in 0..5 {
+        run.round(0, calm);
+    }
+    assert!(!run.cc.in_slow_start(run.path));
+    // The overflow still counts: chance has to explain most of the losses.
+    let mut rounds = 0;
+    while !run.cc.in_slow_start(run.path) {
+        run.round(1, calm);
+        rounds += 1;
+        assert!(rounds < 10);
+    }
+    let p = run.cc.paths.get(run.path).unwrap();
+    assert_eq!(p.reopened, 1);
+    let mut standing = Run::new();
+    standing.overflow();
+    for _ in 0..10 {
+        standing.round(1, |_| 50_000);
+        assert!(!standing.cc.in_slow_start(standing.path), "a queue stands");
+    }
+}
+
+#[test]
+fn it_is_known_by_name_and_small() {
+    assert_eq!("auto".parse(), Ok(CongestionControl::Auto));
+    // The judge, and what is done with its verdicts.
+    let own = size_of::<Path>() - size_of::<LossJudge>();
+    assert!(own <= 256, "{own}");
+}
