@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mpquic_proto::congestion::ResumeState;
 use mpquic_proto::{Connection, PathId};
-use mpquic_sim::Measurements;
 use mpquic_sim::workload::{Better, Metric};
+use mpquic_sim::{Measurements, Report};
 use serde::{Deserialize, Serialize};
 
 use super::{learned, time};
@@ -63,6 +63,9 @@ const TRANSPORT: &[(&str, &str, Option<Better>)] = &[
     ("decisions", "", None),
     ("waits", "", None),
     ("simulated", "s", None),
+    // Beside cross traffic.
+    ("own_rate", "Mbit/s", None),
+    ("jain", "", Some(Better::Higher)),
 ];
 
 /// Metrics of each path, named `path1_share` and so on.
@@ -117,6 +120,34 @@ pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<S
     values
 }
 
+/// Metrics of each flow of cross traffic, named `flow1_rate` and so on.
+const OF_FLOWS: &[(&str, &str, Option<Better>)] = &[("rate", "Mbit/s", None)];
+
+/// What the flows of cross traffic got, and how evenly they and the connection under test share (Jain's index; 1: each has as
+/// much).
+pub(crate) fn of_flows(report: &Report) -> Vec<(String, f64)> {
+    if report.cross.is_empty() {
+        return Vec::new();
+    }
+    let seconds = report.completed.as_secs_f64().max(1e-9);
+    let own = report.delivered[0] as f64 * 8.0 / seconds;
+    let others = report
+        .cross
+        .iter()
+        .map(|flow| flow.goodput(report.completed));
+    let rates: Vec<_> = std::iter::once(own).chain(others).collect();
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    let jain = sum * sum / (rates.len() as f64 * squares.max(f64::MIN_POSITIVE));
+    let others = rates.iter().enumerate().skip(1);
+    let mut values: Vec<_> = others
+        .map(|(number, rate)| (format!("flow{number}_rate"), rate / 1e6))
+        .collect();
+    values.push(("own_rate".into(), own / 1e6));
+    values.push(("jain".into(), jain));
+    values
+}
+
 /// What came of careful resume on each path of the server. The paths are in the order in which they were opened:
 /// `numbers` are theirs in the file, from 0.
 pub(crate) fn of_resume(server: &Connection, numbers: &[usize]) -> Vec<(String, f64)> {
@@ -152,11 +183,14 @@ pub(crate) fn find(of_workload: &[MetricInfo], name: &str) -> Option<MetricInfo>
     if let Some(metric) = of_workload.iter().find(|metric| metric.name == name) {
         return Some(metric.clone());
     }
-    if let Some((path, ending)) = name.split_once('_')
-        && let Some(Ok(1..=8)) = path.strip_prefix("path").map(str::parse::<u8>)
-        && let Some((_, unit, better)) = OF_PATHS.iter().find(|known| known.0 == ending)
-    {
-        return Some(MetricInfo::new(name, unit, *better));
+    for (of, most, all) in [("path", 8, OF_PATHS), ("flow", u8::MAX, OF_FLOWS)] {
+        if let Some((which, ending)) = name.split_once('_')
+            && let Some(Ok(number)) = which.strip_prefix(of).map(str::parse::<u8>)
+            && (1..=most).contains(&number)
+            && let Some((_, unit, better)) = all.iter().find(|known| known.0 == ending)
+        {
+            return Some(MetricInfo::new(name, unit, *better));
+        }
     }
     transport()
         .chain(learned::all())

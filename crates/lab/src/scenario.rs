@@ -66,6 +66,7 @@ pub(crate) fn measure(
         .result(&network)
         .map_err(|error| error.to_string())?;
     let mut values = metrics::of_transport(&network.measurements(), report.completed);
+    values.extend(metrics::of_flows(&report));
     let of_workload = result.values.iter();
     values.extend(of_workload.map(|(name, value)| ((*name).to_owned(), *value)));
     if cell.network.memory
