@@ -44,6 +44,30 @@ pub struct RateSample {
     pub app_limited: bool,
 }
 
+/// So many packets at least tell how fast a bottleneck lets a train of them through.
+const TRAIN_PACKETS: u64 = 8;
+
+/// And they arrive over so long a time at least: below that, timers and aggregation of frames decide.
+const TRAIN_SPAN: Duration = Duration::from_millis(2);
+
+/// A packet that leaves by so much, and by an eighth of the smallest RTT, after the one before it has passed the bottleneck may
+/// still have met it busy: acknowledgements tell of every other packet only.
+const TRAIN_GAP: Duration = Duration::from_millis(1);
+
+/// Packets that left so soon one after the other that the bottleneck was busy with them all along: how far apart they arrive
+/// is how fast it is, whoever limited how many there were.
+#[derive(Debug, Clone, Copy)]
+struct Train {
+    /// When the first packet left and arrived, the latter on the sender's clock, a way back later.
+    sent: Instant,
+    arrived: Instant,
+    /// What was delivered up to it, bytes and packets.
+    delivered: u64,
+    packets: u64,
+    /// When its newest packet arrived.
+    newest: Instant,
+}
+
 /// An acknowledged packet: the state when it left, and when that was.
 #[derive(Debug, Clone, Copy)]
 pub struct Acknowledged<'a> {
@@ -66,6 +90,11 @@ pub struct DeliveryRate {
     /// Bytes delivered and lost at the sample before this one.
     sampled: (u64, u64),
     rate: u64,
+    /// Packets acknowledged so far.
+    packets: u64,
+    train: Option<Train>,
+    /// What the estimate was before trains lowered it; 0 if none did since the last sample that nobody limited.
+    before_fall: u64,
 }
 
 impl DeliveryRate {
@@ -114,6 +143,7 @@ impl DeliveryRate {
     ) {
         self.delivered += u64::from(size);
         self.delivered_at = Some(now);
+        self.packets += 1;
         let newer = match newest {
             None => true,
             Some(best) => (snapshot.delivered, sent) >= (best.snapshot.delivered, best.sent),
@@ -139,11 +169,12 @@ impl DeliveryRate {
     }
 
     /// The packets of an ACK frame, and those lost by it, have been told: makes the sample.
-    /// `None` if the frame acknowledged nothing new.
+    /// `None` if the frame acknowledged nothing new. `ack_delay`: how long the peer says that it held the frame back.
     #[inline]
     pub fn on_ack_end(
         &mut self,
         now: Instant,
+        ack_delay: Duration,
         rtt: &RttEstimator,
         newest: Option<Acknowledged<'_>>,
     ) -> Option<RateSample> {
@@ -162,8 +193,10 @@ impl DeliveryRate {
             // A sample limited by the application only shows that the path can do at least that.
             if !snapshot.app_limited || rate as u64 >= self.rate {
                 self.rate = rate as u64;
+                self.before_fall = 0;
             }
         }
+        self.on_train(now, ack_delay, rtt, sent);
         let (acked_before, lost_before) =
             std::mem::replace(&mut self.sampled, (self.delivered, self.lost));
         Some(RateSample {
@@ -177,6 +210,54 @@ impl DeliveryRate {
             total_delivered: self.delivered,
             app_limited: snapshot.app_limited,
         })
+    }
+
+    /// The newest packet that a frame acknowledged left at `sent`.
+    ///
+    /// An application that sends little at a time never fills the path, and none of its samples may lower the estimate. But a
+    /// train of its packets that arrives stretched shows the bottleneck: it may. What a train has lowered, trains may raise
+    /// again, up to what it was.
+    #[inline(never)]
+    fn on_train(&mut self, now: Instant, ack_delay: Duration, rtt: &RttEstimator, sent: Instant) {
+        // What the peer held back is no time on the way: the last packet of a train often waits for another one.
+        let arrived = now
+            .checked_sub(ack_delay)
+            .map_or(now, |arrived| arrived.max(sent));
+        let begins = Train {
+            sent,
+            arrived,
+            delivered: self.delivered,
+            packets: self.packets,
+            newest: arrived,
+        };
+        let Some(train) = &mut self.train else {
+            self.train = Some(begins);
+            return;
+        };
+        let sending = sent.saturating_duration_since(train.sent);
+        let busy = train.newest.saturating_duration_since(train.arrived);
+        if sending > busy + TRAIN_GAP + rtt.min() / 8 {
+            *train = begins;
+            return;
+        }
+        train.newest = train.newest.max(arrived);
+        let arriving = train.newest.saturating_duration_since(train.arrived);
+        if self.packets - train.packets < TRAIN_PACKETS {
+            return;
+        }
+        let bytes = (self.delivered - train.delivered) as f64;
+        if arriving >= TRAIN_SPAN && arriving.as_secs_f64() >= 1.25 * sending.as_secs_f64() {
+            let rate = (bytes / arriving.as_secs_f64()) as u64;
+            if rate < self.rate {
+                self.before_fall = self.before_fall.max(self.rate);
+                self.rate = rate;
+                return;
+            }
+        }
+        // However short: it delivers that at least.
+        let span = arriving.max(sending).max(TRAIN_SPAN);
+        let least = (bytes / span.as_secs_f64()) as u64;
+        self.rate = self.rate.max(least.min(self.before_fall));
     }
 
     /// The newest estimate, bytes per second; 0 before the first.
@@ -197,6 +278,8 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+
+    const NO_DELAY: Duration = Duration::ZERO;
 
     fn rtt(ms: u64) -> RttEstimator {
         let mut rtt = RttEstimator::new(Duration::from_millis(333));
@@ -220,7 +303,7 @@ mod tests {
             let (sent, snapshot) = flight.pop_front().unwrap();
             let mut newest = None;
             rate.on_acked(now, sent, 1000, &snapshot, &mut newest);
-            rate.on_ack_end(now, &rtt, newest);
+            rate.on_ack_end(now, NO_DELAY, &rtt, newest);
             flight.push_back((now, rate.on_sent(now, flight.len() as u64 * 1000, 1000)));
             now += Duration::from_millis(1);
         }
@@ -242,15 +325,24 @@ mod tests {
         for snapshot in &first {
             rate.on_acked(t1, t0, 1000, snapshot, &mut newest);
         }
-        assert_eq!(rate.on_ack_end(t1, &rtt, newest.take()).unwrap().rate, 1e6);
+        assert_eq!(
+            rate.on_ack_end(t1, NO_DELAY, &rtt, newest.take())
+                .unwrap()
+                .rate,
+            1e6
+        );
         rate.on_app_limited(0);
         let snapshot = rate.on_sent(t1, 0, 1000);
         let t2 = t1 + Duration::from_millis(10);
         rate.on_acked(t2, t1, 1000, &snapshot, &mut newest);
-        let sample = rate.on_ack_end(t2, &rtt, newest.take()).unwrap();
+        let sample = rate.on_ack_end(t2, NO_DELAY, &rtt, newest.take()).unwrap();
         assert_eq!((sample.rate, sample.app_limited), (1e5, true));
         assert_eq!(rate.rate(), 1_000_000);
-        assert_eq!(rate.on_ack_end(t2, &rtt, None), None, "nothing new");
+        assert_eq!(
+            rate.on_ack_end(t2, NO_DELAY, &rtt, None),
+            None,
+            "nothing new"
+        );
     }
 
     /// Ten packets; the third is lost, and the loss is seen with the fifth.
@@ -265,7 +357,7 @@ mod tests {
             rate.on_acked(t1, t0, 1000, &sent[i], &mut newest);
         }
         assert_eq!(rate.on_lost(1000, &sent[2]), 1000);
-        let sample = rate.on_ack_end(t1, &rtt, newest.take()).unwrap();
+        let sample = rate.on_ack_end(t1, NO_DELAY, &rtt, newest.take()).unwrap();
         let expected = RateSample {
             rate: 4000.0 / 0.01,
             delivered: 4000,
@@ -284,13 +376,125 @@ mod tests {
         rate.on_spurious(1000);
         let t2 = t1 + Duration::from_millis(10);
         rate.on_acked(t2, t1, 1000, &later, &mut newest);
-        let sample = rate.on_ack_end(t2, &rtt, newest.take()).unwrap();
+        let sample = rate.on_ack_end(t2, NO_DELAY, &rtt, newest.take()).unwrap();
         assert_eq!((sample.lost, sample.newly_lost), (0, 0));
         assert_eq!((sample.delivered, sample.newly_acked), (2000, 2000));
         // A sample over less than the shortest RTT tells no rate.
         let quick = rate.on_sent(t2, 0, 1000);
         let t3 = t2 + Duration::from_millis(9);
         rate.on_acked(t3, t2, 1000, &quick, &mut newest);
-        assert_eq!(rate.on_ack_end(t3, &rtt, newest.take()).unwrap().rate, 0.0);
+        assert_eq!(
+            rate.on_ack_end(t3, NO_DELAY, &rtt, newest.take())
+                .unwrap()
+                .rate,
+            0.0
+        );
+    }
+
+    /// An application that sends trains of packets over a path of 20 ms, one at a time.
+    struct Trains {
+        now: Instant,
+        rate: DeliveryRate,
+        rtt: RttEstimator,
+    }
+
+    impl Trains {
+        /// The path has delivered 10 kB per ms before.
+        fn new() -> Self {
+            let mut this = Self {
+                now: Instant::now(),
+                rate: DeliveryRate::default(),
+                rtt: rtt(20),
+            };
+            this.rate.rate = 10_000_000;
+            this
+        }
+
+        /// So many packets of 1000 bytes that leave at once and arrive one per `apart`, two of them per acknowledgement; that of
+        /// the last one comes `held` later, and says so. What the estimate is then, in bytes per ms.
+        fn send(&mut self, packets: u32, apart: Duration, held: Duration) -> u64 {
+            self.now += Duration::from_millis(200);
+            self.rate.on_app_limited(0);
+            let sent = (0..packets).map(|i| self.rate.on_sent(self.now, u64::from(i) * 1000, 1000));
+            let sent: Vec<_> = sent.collect();
+            self.rate.on_app_limited(u64::from(packets) * 1000);
+            for (pair, snapshots) in sent.chunks(2).enumerate() {
+                let last = 2 * (pair + 1) >= packets as usize;
+                let delay = if last { held } else { NO_DELAY };
+                let at =
+                    self.now + Duration::from_millis(20) + apart * (2 * pair as u32 + 1) + delay;
+                let mut newest = None;
+                for snapshot in snapshots {
+                    self.rate
+                        .on_acked(at, self.now, 1000, snapshot, &mut newest);
+                }
+                self.rate.on_ack_end(at, delay, &self.rtt, newest);
+            }
+            self.rate.rate() / 1000
+        }
+    }
+
+    #[test]
+    fn a_train_that_arrives_stretched_lowers_the_estimate() {
+        let mut trains = Trains::new();
+        let (fast, slow) = (Duration::from_micros(100), Duration::from_millis(1));
+        assert_eq!(trains.send(40, fast, NO_DELAY), 10_000);
+        assert_eq!(trains.send(40, slow, NO_DELAY), 1000);
+        // Eight packets after the first two.
+        let mut trains = Trains::new();
+        assert_eq!(trains.send(8, slow, NO_DELAY), 10_000);
+        assert_eq!(trains.send(10, slow, NO_DELAY), 1000);
+        // And it may rise again, to what it was: 38 packets arrive within 3.8 ms.
+        assert_eq!(trains.send(40, fast, NO_DELAY), 10_000);
+        assert_eq!(trains.send(40, Duration::from_micros(50), NO_DELAY), 10_000);
+    }
+
+    #[test]
+    fn a_train_that_leaves_within_a_tick_shows_at_least_that_much() {
+        let mut trains = Trains::new();
+        assert_eq!(trains.send(40, Duration::from_millis(1), NO_DELAY), 1000);
+        // 10 packets within 1 ms count as within 2.
+        assert_eq!(trains.send(12, Duration::from_micros(100), NO_DELAY), 5000);
+    }
+
+    /// The last packet of a message waits for another one at the receiver: that is no slow path.
+    #[test]
+    fn what_the_peer_held_back_is_no_time_on_the_way() {
+        let held = Duration::from_millis(25);
+        let mut trains = Trains::new();
+        assert_eq!(trains.send(11, Duration::from_micros(100), held), 10_000);
+        // What it does not tell is taken for the path.
+        let mut newest = None;
+        let snapshot = trains.rate.on_sent(trains.now, 0, 1000);
+        let at = trains.now + Duration::from_millis(20);
+        trains
+            .rate
+            .on_acked(at, trains.now, 1000, &snapshot, &mut newest);
+        trains
+            .rate
+            .on_ack_end(at, Duration::MAX, &trains.rtt, newest);
+        assert_eq!(trains.rate.rate(), 10_000_000);
+    }
+
+    /// Messages that leave before the one before them has arrived, but with the path idle between them, are no train.
+    #[test]
+    fn packets_with_pauses_between_them_are_no_train() {
+        let mut trains = Trains::new();
+        let (rate, start) = (&mut trains.rate, trains.now);
+        rate.on_app_limited(4000);
+        let mut flight = VecDeque::new();
+        for i in 0..20_u32 {
+            let at = start + Duration::from_millis(5) * i;
+            flight.push_back((at, rate.on_sent(at, 4000, 1000)));
+            rate.on_app_limited(4000);
+        }
+        for (i, (sent, snapshot)) in flight.iter().enumerate() {
+            // Each comes a little later than the one before.
+            let at = *sent + Duration::from_millis(20 + 2 * i as u64);
+            let mut newest = None;
+            rate.on_acked(at, *sent, 1000, snapshot, &mut newest);
+            rate.on_ack_end(at, NO_DELAY, &trains.rtt, newest);
+        }
+        assert_eq!(rate.rate(), 10_000_000);
     }
 }

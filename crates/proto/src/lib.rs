@@ -87,7 +87,7 @@ pub use observe::{
 };
 pub use path::{PathRef, PathsRef};
 pub use shards::ConnectionCount;
-pub use stats::{ConnectionStats, PathStats};
+pub use stats::{ConnectionStats, CopyStats, PathStats};
 pub use stream::{Chunk, ClosedStream, FinishError, ReadError, StreamEvent, WriteError};
 pub use token::{
     NoTokenLog, NoTokenStore, TokenLog, TokenMemoryLog, TokenMemoryStore, TokenReuseError,

@@ -75,6 +75,26 @@ pub struct PathStats {
     pub jump_window: u64,
 }
 
+/// Stream bytes sent once more although nobody took them for lost, by what that was for. Of all but the first, no more is sent than
+/// [`copy_budget`](crate::TransportConfig::copy_budget) allows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct CopyStats {
+    /// The scheduler asked for them for a reason of its own.
+    pub asked: u64,
+    /// They might have missed their deadlines on one path.
+    pub deadlines: u64,
+    /// To see whether what was believed of a path still held.
+    pub probes: u64,
+    /// Requests and ends of messages: so little that it costs nothing, and might be sooner.
+    pub least: u64,
+    /// They were late on another path.
+    pub late: u64,
+    /// Nothing was left to send, and they arrived sooner on this path.
+    pub tails: u64,
+}
+
 /// Statistics of a connection over all its paths, closed ones included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -107,6 +127,8 @@ pub struct ConnectionStats {
     pub reinjected_bytes: u64,
     /// Of these, the bytes of copies that the scheduler asked for together with the original.
     pub copied_bytes: u64,
+    /// Stream bytes sent as copies, by what they were for.
+    pub copies: CopyStats,
     /// Stream bytes received, duplicates included.
     pub received_stream_bytes: u64,
     /// The peak number of gaps in a stream's reassembly buffer.

@@ -104,6 +104,18 @@ pub trait Scheduler: Send {
         1
     }
 
+    /// Whether the copies that it asks for come out of the connection's purse ([`QueueView::purse`](crate::QueueView::purse)),
+    /// and end with it. By default not: what a scheduler asks for is sent. A scheduler that hands everything to another one
+    /// must hand this on, too.
+    fn heeds_purse(&self) -> bool {
+        false
+    }
+
+    /// Why the last [`decide`](Self::decide) asked for copies; for the connection's statistics.
+    fn copies_for(&self) -> CopyCause {
+        CopyCause::Asked
+    }
+
     /// Why the last [`decide`](Self::decide) said what it did, in a word or two: `"fast full, waiting is sooner"`. `None`
     /// from those who do not say.
     ///
@@ -112,6 +124,25 @@ pub trait Scheduler: Send {
     fn why(&self) -> Option<&'static str> {
         None
     }
+}
+
+/// What copies are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum CopyCause {
+    /// A reason of the scheduler's own.
+    #[default]
+    Asked,
+    /// What they carry might miss its deadline on one path.
+    Deadline,
+    /// To see whether what is believed of a path still holds.
+    Probe,
+    /// So little that it costs nothing, and may be sooner.
+    Least,
+    /// What they carry is late on another path.
+    Late,
+    /// Nothing is left to send, and they arrive sooner than what they repeat.
+    Tail,
 }
 
 /// What a scheduler answers.

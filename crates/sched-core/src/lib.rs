@@ -53,13 +53,14 @@ mod learned;
 mod min_rtt;
 mod path_id;
 mod path_key;
+mod path_model;
 mod path_set;
 mod patience;
 mod saved_path;
 mod view;
 
 pub use arrival::{Arrival, ArrivalConfig};
-pub use decision::{Data, Decision, Scheduler};
+pub use decision::{CopyCause, Data, Decision, Scheduler};
 pub use event::{
     Acked, Lost, PathUpdate, PathUpdateKind, Sent, StreamHints, StreamUpdate, StreamUpdateKind,
 };
@@ -70,6 +71,7 @@ pub use learned::{
 pub use min_rtt::{MinRtt, MinRttConfig};
 pub use path_id::PathId;
 pub use path_key::PathKey;
+pub use path_model::{PathModel, RoundTrip};
 pub use path_set::{MAX_PATHS, PathIndex, PathSet};
 pub use saved_path::{PathMemory, SavedPath};
 pub use view::{

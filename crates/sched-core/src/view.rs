@@ -214,6 +214,13 @@ pub struct PathView {
     pub last_sent: Option<Instant>,
     /// The newest RTT samples.
     pub rtt_history: RttHistory,
+    /// The round trip without a queue: the smallest RTT sample of the last 5 to 10 s. Zero if nobody keeps it: see
+    /// [`base`](Self::base).
+    pub base_rtt: Duration,
+    /// How long a packet stands in a queue that others have filled, in either direction; zero while none is known of.
+    pub others_queue: Duration,
+    /// When that was last looked at: a packet was acknowledged that met hardly any of our own bytes.
+    pub others_seen: Option<Instant>,
 }
 
 impl PathView {
@@ -267,6 +274,19 @@ impl PathView {
             last_acked: None,
             last_sent: None,
             rtt_history: RttHistory::new(),
+            base_rtt: Duration::ZERO,
+            others_queue: Duration::ZERO,
+            others_seen: None,
+        }
+    }
+
+    /// The round trip without a queue: the smallest RTT sample of the last seconds if it is kept, or else that of all.
+    #[inline]
+    pub const fn base(&self) -> Duration {
+        if self.base_rtt.is_zero() {
+            self.min_rtt
+        } else {
+            self.base_rtt
         }
     }
 
@@ -382,6 +402,8 @@ pub struct QueueView {
     pub in_flight: u64,
     /// Whether control frames or datagrams wait.
     pub control: bool,
+    /// How many bytes may be sent twice before new data must be: what is left of the connection's purse for copies.
+    pub purse: u64,
     /// The stream whose data goes next.
     pub head: Option<StreamHead>,
 }

@@ -10,6 +10,7 @@ mod loss_cause;
 mod measurements;
 mod null_aead;
 mod path_memory;
+mod path_model;
 mod race;
 mod runs;
 mod scheduler_events;

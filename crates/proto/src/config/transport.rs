@@ -58,6 +58,7 @@ pub struct TransportConfig {
     pub(crate) careful_resume: Option<CarefulResumeConfig>,
     pub(crate) scheduler: SchedulerFactory,
     pub(crate) tail_copies: bool,
+    pub(crate) copy_budget: (u64, u8),
     pub(crate) pacing: bool,
     pub(crate) segmentation_offload: bool,
     pub(crate) ecn: bool,
@@ -400,6 +401,20 @@ impl TransportConfig {
         self
     }
 
+    /// How much may be sent twice in all: so many bytes, and so many percent of the stream bytes that were sent for the first time.
+    /// Default 64 KiB and 5 %.
+    ///
+    /// One purse for everything that is sent once more before it is taken for lost: the transport's
+    /// [copies of the last bytes](Self::tail_copies), and what the default scheduler copies: what is late, what might miss its
+    /// deadline, and now and then a packet on a path that was behind the queue of others, to see whether that is gone.
+    /// Schedulers whose rule it is to send things twice take what they need
+    /// ([`Scheduler::heeds_purse`](crate::sched::Scheduler::heeds_purse)). [`ConnectionStats::copies`](crate::ConnectionStats::copies)
+    /// says what it went for.
+    pub fn copy_budget(&mut self, bytes: u64, percent: u8) -> &mut Self {
+        self.copy_budget = (bytes, percent);
+        self
+    }
+
     /// Whether packets are spread over the round trip (RFC 9002 section 7.7). Default `true`.
     ///
     /// Without it, whatever the congestion window allows leaves at once, and what overflows a queue by that is lost.
@@ -472,6 +487,7 @@ impl Default for TransportConfig {
             careful_resume: Some(CarefulResumeConfig::default()),
             scheduler: SchedulerFactory::from(|| Box::new(Arrival::default())),
             tail_copies: true,
+            copy_budget: (64 * 1024, 5),
             pacing: true,
             segmentation_offload: true,
             ecn: true,

@@ -9,7 +9,7 @@ use super::DataPlane;
 use super::plan::{BoundData, stream_ranges};
 use crate::frame_writer::FrameWriter;
 use crate::path::Paths;
-use crate::schedule::TailCopy;
+use crate::schedule::{Copying, TailCopy};
 use crate::sent_frame::{SentFrame, StreamRange};
 use crate::stream::{MIN_COPY_ROOM, Streams};
 
@@ -21,6 +21,7 @@ impl DataPlane {
         now: Instant,
         paths: &mut Paths,
         data: Data,
+        copying: Copying,
         index: PathIndex,
     ) {
         self.streams.set_each_repeats(data == Data::Redundant);
@@ -35,13 +36,13 @@ impl DataPlane {
             Data::Stream(_) | Data::Ahead(_) => {
                 self.streams.fill(w, data, index);
             }
-            Data::Reinject => self.fill_reinjected(w, paths, index),
+            Data::Reinject => self.fill_reinjected(w, paths, index, copying),
             Data::Redundant => {
                 self.datagrams.fill_scheduled(w, now);
                 if self.streams.queue().retransmittable > 0 {
                     self.streams.fill_again(w, index);
                 }
-                self.fill_reinjected(w, paths, index);
+                self.fill_reinjected(w, paths, index, copying);
                 // New data never comes before older data that would have fitted.
                 if w.remaining() > MIN_COPY_ROOM {
                     self.streams.fill_fresh(w, index);
@@ -51,11 +52,22 @@ impl DataPlane {
     }
 
     /// Copies of the oldest data in flight elsewhere, as much as fits.
-    fn fill_reinjected(&mut self, w: &mut FrameWriter<'_>, paths: &mut Paths, index: PathIndex) {
+    fn fill_reinjected(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        paths: &mut Paths,
+        index: PathIndex,
+        copying: Copying,
+    ) {
         while w.remaining() > MIN_COPY_ROOM {
             let Some(candidate) = self.schedule.oldest_not_carried(paths, index) else {
                 break;
             };
+            let bytes = size_of(&candidate.ranges);
+            if !self.schedule.may_copy(bytes) {
+                break;
+            }
+            self.schedule.purse.on_written(bytes, copying);
             let complete =
                 self.streams
                     .fill_ranges(w, &candidate.ranges, index, Streams::fill_range);
@@ -85,6 +97,8 @@ impl DataPlane {
                 }
             }
             BoundData::Copy(copy) => {
+                let bytes = size_of(&copy.ranges);
+                self.schedule.purse.on_written(bytes, copy.copying);
                 let complete =
                     self.streams
                         .fill_ranges(w, &copy.ranges, copy.path, Streams::fill_range);
@@ -105,6 +119,8 @@ impl DataPlane {
         first: TailCopy,
     ) {
         let target = first.path;
+        // What fits in part counts, too.
+        self.schedule.purse.on_written(0, Copying::Tail);
         let mut next = Some(first);
         // A packet of one path need not fit in one of another: the rest goes into the next one, with what follows.
         while let Some(copy) = next.take() {
@@ -138,7 +154,7 @@ impl DataPlane {
         // New data alone could go to waste: a receiver that is short of memory has room for what it waits for, and for
         // nothing else.
         if !repeat.is_some_and(|turn| self.fill_waited_for(w, paths, index, turn)) {
-            self.fill(w, now, paths, Data::Next, index);
+            self.fill(w, now, paths, Data::Next, Copying::Asked, index);
         }
         if !w.is_ack_eliciting() {
             self.fill_oldest_in_flight(w, paths, index);
@@ -207,4 +223,9 @@ impl DataPlane {
             self.streams.fill(w, Data::Next, index);
         }
     }
+}
+
+/// The bytes of these pieces of streams.
+pub(super) fn size_of(ranges: &[StreamRange]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }

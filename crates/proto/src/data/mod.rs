@@ -23,7 +23,7 @@ use crate::datagram;
 use crate::memory::Memory;
 use crate::recovery::earlier;
 pub(crate) use crate::schedule::Planned;
-use crate::schedule::Schedule;
+use crate::schedule::{Purse, Schedule};
 use crate::sent_frame::StreamRange;
 use crate::stream::{self, PeerStreamParams, StreamEvent};
 use crate::{ConnectionStats, TransportConfig};
@@ -47,6 +47,7 @@ impl DataPlane {
     ) -> Self {
         let mut schedule = Schedule::new(scheduler);
         schedule.watch(watched);
+        schedule.purse = Purse::new(config.copy_budget);
         let mut streams = stream::Streams::new(side, config);
         streams.enable_sched_events(schedule.follows_streams());
         Self {
@@ -132,7 +133,14 @@ impl DataPlane {
     /// A packet with data left.
     #[inline]
     pub(crate) fn on_sent(&mut self, event: &Sent) {
+        self.schedule.purse.on_sent(event.new_bytes.into());
         self.schedule.on_sent(event);
+    }
+
+    /// A packet left with so many bytes of copies.
+    #[cold]
+    pub(crate) fn on_copied(&mut self, bytes: u64) {
+        self.schedule.on_copied(bytes);
     }
 
     /// A packet was acknowledged, and so were its frames.
@@ -290,6 +298,7 @@ impl DataPlane {
         stats.waits = self.schedule.waits();
         stats.overridden_waits = self.schedule.overridden();
         stats.wait_time = self.schedule.wait_time();
+        stats.copies = self.schedule.purse.copies;
         stats.dropped_datagrams = self.datagrams.dropped();
         stats.expired_datagrams = self.datagrams.expired();
         stats.stranded_datagrams = self.datagrams.stranded();

@@ -6,6 +6,7 @@ use mpquic_sched_core::PathIndex;
 use smallvec::SmallVec;
 
 use super::DataPlane;
+use super::fill::size_of;
 use crate::Observation;
 use crate::observe::Watch;
 use crate::path::Paths;
@@ -183,7 +184,8 @@ impl DataPlane {
                 continue;
             }
             self.schedule.refresh_path(now, paths, copy.path);
-            if self.schedule.can_send(copy.path) {
+            let affordable = self.schedule.may_copy(size_of(&copy.ranges));
+            if affordable && self.schedule.can_send(copy.path) {
                 return Some(BoundData::Copy(copy));
             }
         }

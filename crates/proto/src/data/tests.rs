@@ -115,7 +115,7 @@ impl Fixture {
         let now = self.now;
         let (path, origin) = (planned.path, PacketOrigin::Decision(planned.number));
         self.send(path, origin, |data, w, paths| {
-            data.fill(w, now, paths, planned.data, path);
+            data.fill(w, now, paths, planned.data, planned.copying, path);
         })
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::PathIndex;
+use mpquic_sched_core::{PathIndex, PathModel, RoundTrip};
 
 use super::PathCounters;
 use super::acks::{PathAck, ReceivedAck, SettledPackets};
@@ -25,6 +25,7 @@ pub(crate) struct PathRecovery {
     pub(super) pacer: Pacer,
     pub(super) ecn: EcnValidator,
     pub(super) delivery: DeliveryRate,
+    pub(super) model: PathModel,
     pub(super) suspect: Suspect,
     pub(super) mtu: MtuDiscovery,
     /// Probe timeouts in a row (RFC 9002 section 6.2.1).
@@ -48,6 +49,7 @@ impl PathRecovery {
             pacer: Pacer::new(config.pacing),
             ecn: EcnValidator::new(config.ecn),
             delivery: DeliveryRate::default(),
+            model: PathModel::default(),
             suspect: Suspect::default(),
             mtu: MtuDiscovery::new(now, config.initial_mtu, config.max_mtu, config.link_mtu),
             pto_count: 0,
@@ -63,6 +65,7 @@ impl PathRecovery {
     /// delivery rate goes by packets in flight, and finds its way by itself.
     pub(super) fn measure_anew(&mut self, config: &TransportConfig) {
         self.rtt = RttEstimator::new(config.initial_rtt);
+        self.model = PathModel::default();
         self.pacer = Pacer::new(config.pacing);
         self.pto_count = 0;
         self.memory = None;
@@ -156,10 +159,13 @@ impl PathRecovery {
                 space,
                 newest_sent,
                 outcome.rtt_sample,
+                ack.delay,
                 newest,
                 controller,
                 settled,
             );
+        } else if let Some(rtt) = outcome.rtt_sample {
+            self.model.on_handshake(now, rtt);
         }
         Ok(Some(PathAck {
             rtt_sample: outcome.rtt_sample,
@@ -228,13 +234,28 @@ impl PathRecovery {
         space: &PacketSpace,
         newest_sent: Instant,
         rtt_sample: Option<Duration>,
+        ack_delay: Duration,
         newest: Option<Acknowledged<'_>>,
         controller: &mut dyn Controller,
         settled: &SettledPackets,
     ) {
-        let Some(sample) = self.delivery.on_ack_end(now, &self.rtt, newest) else {
+        let Some(sample) = self.delivery.on_ack_end(now, ack_delay, &self.rtt, newest) else {
             return;
         };
+        if let Some(rtt) = rtt_sample {
+            self.model.on_round_trip(&RoundTrip {
+                now,
+                rtt,
+                ack_delay,
+                smoothed_rtt: self.rtt.smoothed(),
+                // But for the packet itself.
+                ahead: sample
+                    .tx_in_flight
+                    .saturating_sub(self.mtu.current().into()),
+                delivery_rate: self.delivery.rate(),
+                window: controller.window(self.index),
+            });
+        }
         let in_flight = space.bytes_in_flight();
         let mut summary = AckSummary::new(self.index, now, newest_sent, &sample, &self.rtt);
         (summary.rtt_sample, summary.in_flight) = (rtt_sample, in_flight);

@@ -49,6 +49,7 @@ impl Path {
         view.delivery_rate = recovery.delivery.rate();
         view.last_acked = recovery.suspect.last_ack();
         view.rtt_history = *recovery.rtt.history();
+        recovery.model.show(now, view);
         self.fill_view_after_sending(view, controller, now);
     }
 

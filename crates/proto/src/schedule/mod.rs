@@ -1,5 +1,6 @@
 //! Shows the connection's scheduler the paths and the queue, asks it, and remembers what it said.
 
+mod purse;
 mod reinject;
 mod tail;
 mod wait;
@@ -8,11 +9,13 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{
-    Acked, Context, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathIndex, PathKey, PathSet,
-    PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler, Sent, StreamUpdate, StreamView,
+    Acked, Context, CopyCause, Data, Decision, Learned, Lost, MAX_PATHS, MinRtt, PathIndex,
+    PathKey, PathSet, PathUpdate, PathUpdateKind, PathView, QueueView, Scheduler, Sent,
+    StreamUpdate, StreamView,
 };
 use smallvec::SmallVec;
 
+pub(crate) use purse::{Copying, Purse};
 pub(crate) use reinject::Candidate;
 pub(crate) use tail::TailCopy;
 
@@ -20,7 +23,7 @@ use crate::path::{PathFacts, Paths};
 use crate::recovery::earlier;
 use crate::sent_frame::StreamRange;
 use crate::stream::Streams;
-use crate::{Choice, Decided};
+use crate::{Choice, Decided, TransportConfig};
 use reinject::ReinjectCursors;
 use tail::TailCopies;
 use wait::WaitClock;
@@ -35,6 +38,8 @@ pub(crate) struct Planned {
     pub(crate) data: Data,
     pub(crate) copies: PathSet,
     pub(crate) number: u64,
+    /// What its copies are for, if it asks for some.
+    pub(crate) copying: Copying,
 }
 
 /// Stream data to be sent on one more path.
@@ -46,6 +51,7 @@ pub(crate) struct Reinjection {
     pub(crate) packet: u64,
     pub(crate) ranges: SmallVec<[StreamRange; 2]>,
     pub(crate) decision: u64,
+    pub(crate) copying: Copying,
 }
 
 /// The scheduler, what it sees, and what it decided.
@@ -63,6 +69,7 @@ pub(crate) struct Schedule {
     cursors: ReinjectCursors,
     reinjections: VecDeque<Reinjection>,
     tail: TailCopies,
+    pub(crate) purse: Purse,
     next_number: u64,
     /// A decision made and not yet carried out, since the batch before it was of another path.
     planned: Option<Planned>,
@@ -116,6 +123,7 @@ impl Schedule {
             cursors: ReinjectCursors::default(),
             reinjections: VecDeque::new(),
             tail: TailCopies::default(),
+            purse: Purse::new(TransportConfig::default().copy_budget),
             next_number: 0,
             planned: None,
             run: 0,
@@ -247,6 +255,7 @@ impl Schedule {
         queue.out_of_order = counters.out_of_order;
         queue.in_flight = counters.in_flight;
         queue.control = control;
+        queue.purse = self.purse.left();
         queue.head = streams.head();
         if self.wants_streams {
             streams.views(&mut self.streams);
@@ -345,11 +354,17 @@ impl Schedule {
                     if doubtful && let Some(instead) = self.overdue(now, nothing_in_flight) {
                         return Some(instead);
                     }
+                    let copying = if copies.is_empty() && !data.is_copy() {
+                        Copying::Asked
+                    } else {
+                        self.copying_for()
+                    };
                     let planned = Planned {
                         path,
                         data,
                         copies,
                         number,
+                        copying,
                     };
                     self.tail.on_decision(now, &planned);
                     if !doubtful && !self.watched {
@@ -363,6 +378,31 @@ impl Schedule {
             Decision::Wait { until } => self.wait_until = until.filter(|until| *until > now),
         }
         self.wait(now, nothing_in_flight)
+    }
+
+    /// What the scheduler's copies are for.
+    #[cold]
+    #[inline(never)]
+    fn copying_for(&self) -> Copying {
+        match self.scheduler.copies_for() {
+            CopyCause::Deadline => Copying::Deadline,
+            CopyCause::Probe => Copying::Probe,
+            CopyCause::Least => Copying::Least,
+            CopyCause::Late => Copying::Late,
+            _ => Copying::Asked,
+        }
+    }
+
+    /// Whether so many bytes that the scheduler asks for may be sent twice.
+    pub(crate) fn may_copy(&self, bytes: u64) -> bool {
+        bytes <= self.purse.left() || !self.scheduler.heeds_purse()
+    }
+
+    /// A packet left with so many bytes of copies.
+    #[cold]
+    pub(crate) fn on_copied(&mut self, bytes: u64) {
+        let free = !self.scheduler.heeds_purse();
+        self.purse.on_copied(bytes, free);
     }
 
     /// The scheduler has broken its contract.
@@ -479,6 +519,7 @@ impl Schedule {
             data: Data::Next,
             copies: PathSet::EMPTY,
             number: self.next_number - 1,
+            copying: Copying::Asked,
         })
     }
 
@@ -553,6 +594,7 @@ impl Schedule {
                     packet,
                     ranges: SmallVec::from_slice(ranges),
                     decision: planned.number,
+                    copying: planned.copying,
                 });
             }
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{Data, PathIndex, PathView};
 
-use super::{Planned, Schedule};
+use super::{Copying, Planned, Schedule};
 use crate::path::Paths;
 use crate::sent_frame::{SentFrame, StreamRange};
 use crate::space::SentPacket;
@@ -190,7 +190,8 @@ impl Schedule {
             return 0;
         }
         let delivered: u64 = self.views().iter().map(|view| view.delivered_bytes).sum();
-        budget(delivered, goes_on).saturating_sub(self.tail.spent)
+        let own = budget(delivered, goes_on).saturating_sub(self.tail.spent);
+        own.min(self.purse.left_for_tails(self.scheduler.heeds_purse()))
     }
 
     /// A copy was written, or does not fit: its room is for the next one.
@@ -205,6 +206,7 @@ impl Schedule {
         let size = copy.ranges.iter().map(bytes).sum();
         self.pass(copy.source, copy.packet, size);
         self.tail.spent = self.tail.spent.saturating_add(size);
+        self.purse.on_written(size, Copying::Tail);
     }
 
     /// The packet with stream data that no other packet in flight carries which arrives last.
@@ -379,6 +381,10 @@ mod tests {
         let mut schedule = Schedule::new(Box::new(mpquic_sched_core::MinRtt::default()));
         schedule.show(2);
         assert_eq!(schedule.tail_budget(false), BUDGET);
+        // No more than the connection's purse has.
+        schedule.purse = crate::schedule::Purse::new((5000, 0));
+        assert_eq!(schedule.tail_budget(false), 5000);
+        schedule.purse = crate::schedule::Purse::new((1 << 30, 0));
         for view in &mut schedule.views[..2] {
             view.delivered_bytes = 500_000;
         }

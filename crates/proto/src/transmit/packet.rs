@@ -292,6 +292,9 @@ impl Connection {
         if matches!(origin, PacketOrigin::Copy(_)) {
             self.totals.copied_bytes += resent.copied;
         }
+        if resent.copied > 0 {
+            self.data.on_copied(resent.copied);
+        }
         if let Some(decision) = decision {
             // A packet is not larger than a UDP payload, so this saturates nothing.
             let new_bytes = u16::try_from(new_bytes).unwrap_or(u16::MAX);

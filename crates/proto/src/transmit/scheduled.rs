@@ -171,8 +171,14 @@ impl Connection {
         if self.data.control_waited() {
             self.fill_control(&mut w);
         }
-        self.data
-            .fill(&mut w, now, &mut self.paths, planned.data, index);
+        self.data.fill(
+            &mut w,
+            now,
+            &mut self.paths,
+            planned.data,
+            planned.copying,
+            index,
+        );
         if !w.is_ack_eliciting() {
             // Only an ACK, or nothing: not what was asked for. The ACK stays owed.
             if let (Some(path), Some(owed)) = (self.paths.at_mut(index), owed) {

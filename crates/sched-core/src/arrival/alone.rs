@@ -4,7 +4,7 @@
 use super::predict::{Prediction, predict};
 use super::said::{Newest, Said};
 use super::{Arrival, ArrivalConfig, new_data};
-use crate::{Context, Decision, PathView};
+use crate::{Context, CopyCause, Decision, PathView};
 use std::time::Instant;
 
 impl Arrival {
@@ -37,6 +37,7 @@ impl Arrival {
         self.newest = Newest {
             number: cx.decision,
             copies: false,
+            cause: CopyCause::Asked,
             said: Said::Soonest,
         };
         self.patience.end();
@@ -135,7 +136,7 @@ mod tests {
             }
             let noted = |arrival: &Arrival| {
                 let known = arrival.paths[0];
-                format!("{:?} {:?} {:?}", known.rate, known.base, known.watch)
+                format!("{:?} {:?}", known.rate, known.watch)
             };
             assert_eq!(noted(&lone), noted(&among));
         }

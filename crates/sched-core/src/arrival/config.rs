@@ -34,6 +34,11 @@ pub struct ArrivalConfig {
     /// By how many of its path's mean errors a prediction may be off before what was predicted counts as late, 0 to 100.
     /// Default 1.5.
     pub margin: f64,
+    /// Whether the queues of others on a path count, as its round trips show them. Default true.
+    pub others: bool,
+    /// Whether what is believed of the queues of others is tried again with copies: of the packets that go elsewhere, now and
+    /// then, and of the least data always. Default true.
+    pub probes: bool,
     /// Whether data with a deadline is sent on two paths at once if it may miss the deadline on one. Default true.
     pub deadlines: bool,
 }
@@ -47,6 +52,8 @@ impl Default for ArrivalConfig {
             late: true,
             base: true,
             margin: 1.5,
+            others: true,
+            probes: true,
             deadlines: true,
         }
     }

@@ -1,47 +1,70 @@
 //! What may be sent twice: how much, and what is likely enough to miss its deadline.
 
-use crate::{Context, PathView};
+use std::time::{Duration, Instant};
 
-/// Bytes that may be copied in any case.
-const BUDGET: u64 = 64 * 1024;
+use crate::{Context, PathView, QueueView};
 
-/// And this part of all that paths have delivered.
-const BUDGET_DIVISOR: u64 = 50;
-
-/// The same for what has a deadline: who hints deadlines would rather pay than miss them.
-const DEADLINE_DIVISOR: u64 = 5;
-
-/// Data with a deadline is copied at once if it is missed more often than that.
+/// Data with a deadline is copied at once if it is missed more often than that, and the purse is full.
 const MISSES: f64 = 0.01;
+
+/// What counts as full: the purse that a connection begins with by default. The less of it is left, the likelier must a miss be.
+const FULL: f64 = 64.0 * 1024.0;
 
 /// A loss is found a round trip after the packet was sent, and its repair has arrived so many round trips after it.
 pub(super) const REPAIR_ROUNDS: f64 = 1.5;
 
-/// What was copied so far.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Copies {
-    spent: u64,
+/// The least data: what fits in so many bytes goes twice where that may be sooner. A request is as short, and the end of a message.
+const LEAST: u64 = 400;
+
+/// What is believed of a queue of others is tried again after so many round trips,
+const PROBE_ROUNDS: u32 = 2;
+/// and no sooner than that after the probe before it, on whichever path that went.
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
+
+/// What of the purse only copies may take that are due when something is late, or that find out what is not known.
+const RESERVE: u64 = 8 * 1024;
+
+/// Whether so little waits that it may always go twice.
+pub(super) const fn is_least(waiting: u64) -> bool {
+    waiting <= LEAST
 }
 
-impl Copies {
-    pub(super) fn on_copied(&mut self, bytes: u64) {
-        self.spent = self.spent.saturating_add(bytes);
-    }
+/// Whether something that is late may be copied.
+pub(super) const fn may_copy_late(queue: &QueueView) -> bool {
+    queue.purse > 0
+}
 
-    /// Whether something that is late may be copied.
-    pub(super) fn left_for_late(&self, cx: &Context<'_>) -> bool {
-        self.left_of(cx, BUDGET_DIVISOR) > 0
-    }
+/// Whether something with a deadline may be copied at once.
+pub(super) const fn may_copy_deadline(queue: &QueueView) -> bool {
+    queue.purse > RESERVE
+}
 
-    /// Whether something with a deadline may be copied.
-    pub(super) fn left_for_deadlines(&self, cx: &Context<'_>) -> bool {
-        self.left_of(cx, DEADLINE_DIVISOR) > 0
-    }
+/// When a path was last tried with a copy.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Probes {
+    at: Option<Instant>,
+}
 
-    fn left_of(&self, cx: &Context<'_>, divisor: u64) -> u64 {
-        let paths = cx.open().map(|path| path.delivered_bytes);
-        let delivered = paths.fold(0_u64, u64::saturating_add);
-        (BUDGET + delivered / divisor).saturating_sub(self.spent)
+impl Probes {
+    /// Whether a packet with the next of `waiting` bytes is to go on this path, too, which would be the soonest without the queue
+    /// that others are believed to have put there. A packet then does.
+    pub(super) fn is_due(&mut self, cx: &Context<'_>, path: &PathView, waiting: u64) -> bool {
+        if cx.queue.purse < u64::from(path.mtu) {
+            return false;
+        }
+        if is_least(waiting) {
+            return true;
+        }
+        let past = |at: Option<Instant>, span| {
+            at.is_none_or(|at| cx.now.saturating_duration_since(at) >= span)
+        };
+        let rounds = path.smoothed_rtt.saturating_mul(PROBE_ROUNDS);
+        let due =
+            path.in_flight == 0 && past(path.others_seen, rounds) && past(self.at, PROBE_PAUSE);
+        if due {
+            self.at = Some(cx.now);
+        }
+        due
     }
 }
 
@@ -52,21 +75,26 @@ fn loss(path: &PathView) -> f64 {
 
 /// Whether a packet that arrives `slack` nanoseconds before its deadline is too likely to miss it: by an error of the
 /// prediction, which is `deviation` in the mean and falls off exponentially, or by a loss that cannot be repaired in time.
-pub(super) fn may_miss(path: &PathView, round_trip: f64, slack: f64, deviation: f64) -> bool {
+/// `purse`: what is left for copies. Spent on the likeliest misses, it prevents most of them.
+pub(super) fn may_miss(
+    path: &PathView,
+    round_trip: f64,
+    slack: f64,
+    deviation: f64,
+    purse: u64,
+) -> bool {
     let lost = if slack < REPAIR_ROUNDS * round_trip {
         loss(path)
     } else {
         0.0
     };
-    lost + 0.5 * (-slack / deviation.max(1.0)).exp() > MISSES
+    let scarce = (FULL / purse.max(1) as f64).max(1.0);
+    lost + 0.5 * (-slack / deviation.max(1.0)).exp() > MISSES * scarce * scarce
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
-
     use super::*;
-    use crate::QueueView;
 
     fn path(sent: u64, lost: u64) -> PathView {
         changed!(
@@ -79,29 +107,58 @@ mod tests {
     }
 
     #[test]
-    fn a_fiftieth_may_be_copied_and_a_fifth_for_deadlines() {
-        let paths = [path(0, 0)];
-        let queue = QueueView::default();
-        let cx = Context::new(Instant::now(), &paths, &queue, 0);
-        let mut copies = Copies::default();
-        copies.on_copied(BUDGET + 19_999);
-        assert!(copies.left_for_late(&cx));
-        copies.on_copied(1);
-        assert!(!copies.left_for_late(&cx));
-        assert!(copies.left_for_deadlines(&cx));
-        copies.on_copied(180_000);
-        assert!(!copies.left_for_deadlines(&cx));
+    fn a_reserve_is_left_for_what_is_late_and_for_probes() {
+        let purse = |purse| changed!(QueueView::default(), purse = purse);
+        let may = |queue: QueueView| [may_copy_late(&queue), may_copy_deadline(&queue)];
+        assert_eq!(may(purse(RESERVE + 1)), [true, true]);
+        assert_eq!(may(purse(RESERVE)), [true, false]);
+        assert_eq!(may(purse(0)), [false, false]);
+    }
+
+    #[test]
+    fn old_evidence_is_tried_again_now_and_then_and_the_least_data_always() {
+        let start = Instant::now();
+        let ms = Duration::from_millis;
+        let queue = changed!(QueueView::default(), purse = 5000);
+        let seen = changed!(path(0, 0), others_seen = Some(start));
+        let mut probes = Probes::default();
+        let mut due = |after, path: &PathView, queue: &QueueView, waiting| {
+            let paths = [path.clone()];
+            let cx = Context::new(start + ms(after), &paths, queue, 0);
+            probes.is_due(&cx, path, waiting)
+        };
+        // Two round trips of 40 ms.
+        assert!(!due(79, &seen, &queue, 9000));
+        assert!(!due(
+            80,
+            &changed!(seen.clone(), in_flight = 1000),
+            &queue,
+            9000
+        ));
+        assert!(due(80, &seen, &queue, 9000));
+        // The next one half a second later, but of the least data at once.
+        assert!(!due(579, &seen, &queue, 9000));
+        assert!(due(81, &seen, &queue, 400));
+        assert!(!due(81, &seen, &queue, 401));
+        assert!(due(580, &seen, &queue, 9000));
+        let empty = changed!(queue, purse = 999);
+        assert!(!due(900, &seen, &empty, 9000) && !due(900, &seen, &empty, 1));
     }
 
     #[test]
     fn a_deadline_is_missed_by_an_error_or_by_a_loss() {
         let (clean, lossy) = (path(980, 0), path(980, 20));
-        let miss =
-            |path, slack: f64, deviation: f64| may_miss(path, 40e6, slack * 1e6, deviation * 1e6);
+        let miss = |path, slack: f64, deviation: f64| {
+            may_miss(path, 40e6, slack * 1e6, deviation * 1e6, 1 << 20)
+        };
         assert!(miss(&clean, 7.0, 2.0));
         assert!(!miss(&clean, 8.0, 2.0));
         assert!(miss(&lossy, 59.0, 2.0));
         assert!(!miss(&lossy, 61.0, 2.0));
         assert!(!miss(&clean, 1.0, 0.0));
+        // With half of the purse, 4 %; with a quarter, 16 %.
+        let scarce = |slack: f64, purse| may_miss(&clean, 40e6, slack * 1e6, 2e6, purse);
+        assert!(scarce(5.0, 32 * 1024) && !scarce(5.1, 32 * 1024));
+        assert!(scarce(2.2, 16 * 1024) && !scarce(2.3, 16 * 1024));
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Prediction {
     pub(super) rate: f64,
     /// When its acknowledgement comes.
     pub(super) round_trip: f64,
+    /// What of both is the queue of others.
+    pub(super) others: f64,
 }
 
 impl Prediction {
@@ -32,6 +34,7 @@ impl Prediction {
             arrival: round_trip / 2.0,
             rate: 0.0,
             round_trip,
+            others: 0.0,
         }
     }
 
@@ -86,10 +89,17 @@ pub(super) fn predict(
     // The queue of the shortest paths is in the hosts, on whichever of them a packet goes: to turn from one to the other with
     // each few packets only makes work.
     let wait = if path.min_rtt < NEAR { leaves } else { busy };
+    // In which direction it stands, nobody knows.
+    let others = if config.others {
+        nanos(path.others_queue)
+    } else {
+        0.0
+    };
     Prediction {
-        arrival: wait + min_rtt / 2.0,
+        arrival: wait + min_rtt / 2.0 + others,
         rate,
-        round_trip: busy + min_rtt,
+        round_trip: busy + min_rtt + others,
+        others,
     }
 }
 
@@ -197,6 +207,26 @@ mod tests {
         // 500 bytes per ms: the window carries no more. A packet, and 5000 bytes with it after the window was reduced.
         near(arrival(now, &full(20_000)), 22.0);
         near(arrival(now, &full(24_000)), 30.0);
+    }
+
+    #[test]
+    fn the_queue_of_others_comes_on_top_unless_it_is_taken_out() {
+        let behind = changed!(view(0), others_queue = ms(25));
+        near(arrival(Instant::now(), &behind), 45.0);
+        let config = ArrivalConfig {
+            others: false,
+            ..ArrivalConfig::default()
+        };
+        let without = predict(&config, Instant::now(), &behind, 40e6, 1e-3);
+        near(without.arrival, 20e6);
+        let with = predict(
+            &ArrivalConfig::default(),
+            Instant::now(),
+            &behind,
+            40e6,
+            1e-3,
+        );
+        near(with.round_trip, 65e6);
     }
 
     #[test]

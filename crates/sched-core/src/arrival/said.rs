@@ -1,10 +1,13 @@
 //! What a decision was, and why: a byte, put into words only for those who ask.
 
+use crate::CopyCause;
+
 /// The newest decision: its number tells what is sent by it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Newest {
     pub(super) number: u64,
     pub(super) copies: bool,
+    pub(super) cause: CopyCause,
     pub(super) said: Said,
 }
 
@@ -18,6 +21,7 @@ pub(super) enum Said {
     CopyLate,
     Awaited,
     Meanwhile,
+    Tried,
 }
 
 impl Said {
@@ -28,6 +32,7 @@ impl Said {
             Self::NoRoom => "no path has room",
             Self::CopyLate => "a copy arrives before what is late elsewhere",
             Self::Awaited => "all arrives sooner on a path that is full now",
+            Self::Tried => "the path with others' queue gets a copy, to see whether it is gone",
             Self::Meanwhile => "a full path delivers less until this arrives",
         }
     }

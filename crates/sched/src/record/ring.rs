@@ -238,6 +238,14 @@ impl<S: Scheduler> Scheduler for Recorded<S> {
     fn why(&self) -> Option<&'static str> {
         self.inner.why()
     }
+
+    fn heeds_purse(&self) -> bool {
+        self.inner.heeds_purse()
+    }
+
+    fn copies_for(&self) -> mpquic_sched_core::CopyCause {
+        self.inner.copies_for()
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod timeline;
 
 use std::time::Duration;
 
-use mpquic_proto::{ConnectionStats, PathStats, Side};
+use mpquic_proto::{ConnectionStats, CopyStats, PathStats, Side};
 use serde::{Deserialize, Serialize};
 
 pub use histogram::Distribution;
@@ -50,6 +50,9 @@ pub struct SideMeasurements {
     pub out_of_order: Option<OutOfOrder>,
     /// Indexed by the network's paths. A path that was abandoned and opened again is one path.
     pub paths: Vec<PathMeasurements>,
+    /// Stream bytes sent as copies, by what they were for. Not in files.
+    #[serde(skip)]
+    pub copies: CopyStats,
     /// How often the scheduler was asked.
     pub decisions: u64,
     /// How often the scheduler answered "wait", asked for data that does not exist, or had nothing
@@ -74,6 +77,7 @@ impl SideMeasurements {
         Self {
             out_of_order: None,
             paths,
+            copies: stats.copies,
             decisions: stats.decisions,
             waits: stats.waits,
             overridden_waits: stats.overridden_waits,
