@@ -58,6 +58,13 @@ const TRANSPORT: &[(&str, &str, Option<Better>)] = &[
     ("retransmitted", "kB", LOWER),
     ("duplicated", "kB", None),
     ("reinjected", "kB", None),
+    // What was sent twice, of all that was sent for the first time, and for what.
+    ("copied", "%", None),
+    ("copied_deadlines", "kB", None),
+    ("copied_probes", "kB", None),
+    ("copied_least", "kB", None),
+    ("copied_late", "kB", None),
+    ("copied_tails", "kB", None),
     ("lost", "%", LOWER),
     ("wait_time", "s", None),
     ("decisions", "", None),
@@ -101,6 +108,21 @@ pub(crate) fn of_transport(measured: &Measurements, end: Duration) -> BTreeMap<S
     set("retransmitted", all.retransmitted_bytes as f64 / 1e3);
     set("duplicated", all.duplicated_bytes as f64 / 1e3);
     set("reinjected", all.reinjected_bytes as f64 / 1e3);
+    let copies = sender.copies;
+    let twice = all.duplicated_bytes + all.reinjected_bytes;
+    let once = all
+        .sent_stream_bytes
+        .saturating_sub(twice + all.retransmitted_bytes);
+    set("copied", percent(twice, once));
+    for (name, bytes) in [
+        ("copied_deadlines", copies.deadlines),
+        ("copied_probes", copies.probes),
+        ("copied_least", copies.least),
+        ("copied_late", copies.late),
+        ("copied_tails", copies.tails),
+    ] {
+        set(name, bytes as f64 / 1e3);
+    }
     set("lost", percent(all.lost_packets, all.sent_packets));
     set("wait_time", sender.wait_time.as_secs_f64());
     set("decisions", sender.decisions as f64);

@@ -18,6 +18,7 @@ const PRIOR: &str = "a table, as { networks = 300, seed = 1, release_seed = 2 }"
 /// The most files that one file takes networks from.
 const MAX_INCLUDES: usize = 100;
 const COUNT: &str = "a number of networks from 1 to 10000";
+const WORLD: &str = "a number of networks from 0 to 10000";
 const SEED: &str = "a seed, a whole number";
 const INCLUDE: &str = "tables, as { file = \"../peekaboo/fig07_downloads.toml\" }";
 
@@ -76,12 +77,22 @@ fn drawn(item: &Item<'_>) -> Result<Taken, FileError> {
         .integer(1, 10_000, COUNT)?;
     let seed = |key| table.require(key, SEED)?.integer(0, 1 << 53, SEED);
     let (kept, changed) = (seed("seed")?, seed("release_seed")?);
+    let world = match table.get("world") {
+        Some(item) => item.integer(0, 10_000, WORLD)?,
+        None => 0,
+    };
     table.finish()?;
-    let last = (networks / 3) as usize;
-    let first = networks as usize - last;
-    let all = prior::draw("prior", first, kept);
-    let release = prior::draw("release", last, changed);
-    let taken = all.into_iter().chain(release);
+    let parts = |networks: u64| {
+        let last = (networks / 3) as usize;
+        (networks as usize - last, last)
+    };
+    let (first, last) = parts(networks);
+    let mut taken = prior::draw("prior", first, kept);
+    taken.extend(prior::draw("release", last, changed));
+    let (first, last) = parts(world);
+    taken.extend(prior::draw_world("world", first, kept));
+    taken.extend(prior::draw_world("world-release", last, changed));
+    let taken = taken.into_iter();
     Ok(taken
         .map(|drawn| (drawn.network, vec![drawn.workload]))
         .collect())

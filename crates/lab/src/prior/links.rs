@@ -70,7 +70,7 @@ pub(super) fn path(draws: &mut Draws) -> PathSpec {
 }
 
 /// A queue of this many bandwidth-delay products.
-fn queue_of(link: &LinkConfig, products: f64) -> QueueLimit {
+pub(super) fn queue_of(link: &LinkConfig, products: f64) -> QueueLimit {
     let rate = link.rate.unwrap_or(0) as f64;
     let bytes = rate / 8.0 * 2.0 * link.delay.as_secs_f64() * products;
     QueueLimit::Bytes(round(bytes).max(MIN_QUEUE))

@@ -12,6 +12,7 @@
 
 mod links;
 mod work;
+mod world;
 
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ use mpquic_sim::workload::Workload;
 
 use super::network::{NetworkSpec, PathSpec, SharedSpec};
 use super::sampling::Draws;
+
+pub(super) use world::draw as draw_world;
 
 /// The networks' MTU, as in all experiments: UDP payload bytes per datagram.
 pub(super) const MTU: u16 = 1350;
@@ -127,18 +130,32 @@ fn one(set: &str, number: usize, seed: u64) -> Drawn {
         Feature::Stuck => links::stuck(&mut paths[chosen], &mut draws),
     }
     let workload = work::draw(number / CONTROLS.len(), &paths, &mut draws);
-    let name = format!("{set}/{:03} {}", number + 1, feature.name());
-    let network = NetworkSpec {
+    let mut network = network(set, number, feature.name(), paths, &workload, control);
+    network.shared = shared;
+    Drawn { network, workload }
+}
+
+/// The network of these paths, as the library starts there.
+fn network(
+    set: &str,
+    number: usize,
+    kind: &str,
+    paths: Vec<PathSpec>,
+    workload: &Workload,
+    control: CongestionControl,
+) -> NetworkSpec {
+    let name = format!("{set}/{:03} {kind}", number + 1);
+    NetworkSpec {
         twin: name.clone(),
         name,
-        set: format!("{set} {}", feature.name()),
+        set: format!("{set} {kind}"),
         parameters: Vec::new(),
         paths,
         handshake: 0,
         start: PathStart::default(),
         race: true,
         early_path_data: false,
-        shared,
+        shared: Vec::new(),
         cross_traffic: Vec::new(),
         receive_window: WINDOW,
         send_window: WINDOW,
@@ -153,8 +170,7 @@ fn one(set: &str, number: usize, seed: u64) -> Drawn {
         memory: false,
         tokens: true,
         earlier: None,
-    };
-    Drawn { network, workload }
+    }
 }
 
 /// A link that the chosen path and the next one share, with 0.3 to 1 times their rates together.

@@ -33,12 +33,17 @@ const ANSWERS: [&str; 3] = ["16kB", "64kB", "256kB"];
 /// The workload of a network: its kind by turn, the rest by chance, limited by what the paths can
 /// carry.
 pub(super) fn draw(turn: usize, paths: &[PathSpec], draws: &mut Draws) -> Workload {
+    of_kind(KINDS[turn % KINDS.len()], paths, draws)
+}
+
+/// One of this kind; a file if there is no such kind.
+pub(super) fn of_kind(kind: &str, paths: &[PathSpec], draws: &mut Draws) -> Workload {
     let rate = paths
         .iter()
         .map(|path| path.down.rate.unwrap_or(0) as f64 / 1e6)
         .sum::<f64>();
     let pick = draws.unit();
-    let form = match KINDS[turn % KINDS.len()] {
+    let form = match kind {
         "page" => format!("page:{}:two_wave", choose(&PAGES, pick)),
         "video" => {
             let rates = up_to(&VIDEOS, 0.6 * rate);
