@@ -952,8 +952,8 @@ fn every_experiment_file_of_the_project_loads() {
         ("ours/held_out_gaps", 30),
         ("mobile/two_paths", 12),
         ("mqvpn/profiles", 32),
-        ("arena/small", 60),
-        ("arena/full", 472),
+        ("arena/small", 76),
+        ("arena/full", 584),
     ] {
         let name = format!("/{file}.toml");
         let line = out.lines().find(|line| line.contains(&name));
