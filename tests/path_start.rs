@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::{Recorder, Script, Told, has_room, ms, slot};
 use mpquic_proto::congestion::SlowStart;
-use mpquic_proto::{PathEvent, PathId, PathStart, Side, TransportConfig};
+use mpquic_proto::{EarlyPathData, PathEvent, PathId, PathStart, Side, TransportConfig};
 use mpquic_sched::{Context, Decision, MinRtt};
 use mpquic_sim::{LinkConfig, Network, TransferClient, TransferServer};
 
@@ -91,7 +91,10 @@ fn first_data_by(
     let mut transport = TransportConfig::default();
     transport
         .path_start(start)
-        .early_path_data(early_data)
+        .early_path_data(match early_data {
+            true => EarlyPathData::Both,
+            false => EarlyPathData::default(),
+        })
         // It waits for no path.
         .scheduler(|| Box::new(MinRtt::default()))
         // The first path has no room left when the second one opens.

@@ -10,7 +10,7 @@ use mpquic_hostile::peer::{Peer, Space};
 use mpquic_hostile::tls::{self, Identity};
 use mpquic_hostile::victim::{Victim, client_address};
 use mpquic_hostile::wire::Frame;
-use mpquic_proto::{Dir, PathId};
+use mpquic_proto::{Dir, EarlyPathData, PathId};
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn amplification_before_validation() {
 #[test]
 fn amplification_of_early_path_data() {
     let mut server = quiet();
-    server.early_path_data(true);
+    server.early_path_data(EarlyPathData::Both);
     let mut duel = Duel::established(server, Params::generous(Some(7)));
     let first = duel.tuple(0).remote;
     let id = duel.victim.connection().streams().open(Dir::Uni).unwrap();

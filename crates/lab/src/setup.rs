@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use mpquic_proto::{CongestionControl, InitialWindow, RaceConfig, TransportConfig};
+use mpquic_proto::{CongestionControl, EarlyPathData, InitialWindow, RaceConfig, TransportConfig};
 use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
 use mpquic_sim::workload::Workload;
 use mpquic_sim::{
@@ -270,7 +270,10 @@ impl NetworkSpec {
             .send_window(self.send_window)
             .congestion(congestion)
             .path_start(self.start)
-            .early_path_data(self.early_path_data)
+            .early_path_data(match self.early_path_data {
+                true => EarlyPathData::Both,
+                false => EarlyPathData::default(),
+            })
             .tail_copies(self.tail_copies)
             .pacing(self.pacing)
             .initial_window(InitialWindow::Packets(self.initial_window))?

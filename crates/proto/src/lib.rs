@@ -53,9 +53,9 @@ mod transmit;
 pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError, Steering, SteeringPiece};
 pub use closing::Remains;
 pub use config::{
-    AckFrequencyConfig, CarefulResumeConfig, ClientConfig, ConfigError, EndpointConfig, PathStart,
-    RaceConfig, Reconnaissance, ServerConfig, SessionMemory, TransportConfig,
-    ValidationTokenConfig,
+    AckFrequencyConfig, CarefulResumeConfig, ClientConfig, ConfigError, EarlyPathData,
+    EndpointConfig, PathStart, RaceConfig, Reconnaissance, ServerConfig, SessionMemory,
+    TransportConfig, ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, Event, PathEvent, PathMut};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::pair::{self, Pair, tuple};
-use mpquic_proto::{Dir, PathId, PathStart, StreamId, TransportConfig, limits};
+use mpquic_proto::{Dir, EarlyPathData, PathId, PathStart, StreamId, TransportConfig, limits};
 
 const SECOND: PathId = PathId(1);
 
@@ -120,7 +120,11 @@ fn a_path_whose_packets_overtake_the_finished_opens_when_that_comes() {
 fn with_early_data(client: bool, server: bool) -> [TransportConfig; 2] {
     [client, server].map(|early| {
         let mut transport = TransportConfig::default();
-        transport.early_path_data(early).max_mtu(1200).unwrap();
+        let whose = match early {
+            true => EarlyPathData::Both,
+            false => EarlyPathData::Never,
+        };
+        transport.early_path_data(whose).max_mtu(1200).unwrap();
         transport
     })
 }
@@ -234,4 +238,117 @@ fn early_data_that_is_lost_goes_on_the_other_path() {
     assert!(done, "{received} bytes");
     let took = pair.now - begin;
     assert!(took < Duration::from_millis(600), "{took:?}");
+}
+
+/// What becomes of the server's datagrams on the second path.
+#[derive(Clone, Copy)]
+enum Answers {
+    Come,
+    /// All but the first, which has the answer to the challenge.
+    Late,
+    /// None, nor do the client's get through.
+    Never,
+}
+
+/// An upload over two paths, of which the client opens the second as soon as it may. What it sent there until it heard the
+/// answer to its challenge, and how long the upload took.
+fn upload(
+    whose: EarlyPathData,
+    remote: std::net::SocketAddr,
+    answers: Answers,
+    bytes: usize,
+) -> (u64, Duration) {
+    let transport = || {
+        let mut transport = TransportConfig::default();
+        transport.early_path_data(whose).max_mtu(1200).unwrap();
+        transport
+    };
+    let mut pair = Pair::new(transport(), transport());
+    let second = mpquic_proto::FourTuple { remote, ..tuple(1) };
+    pair.app = Box::new(move |is_client, now: Instant, connection| {
+        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
+            let _ = connection.open_path(now, second);
+            if let Some(stream) = connection.streams().open(Dir::Uni) {
+                let _ = connection.send_stream(stream).write(&vec![7; bytes]);
+                let _ = connection.send_stream(stream).finish();
+            }
+        }
+    });
+    let mut answered = 0;
+    pair.filter = Box::new(move |from_client, tuple, _| {
+        let local = if from_client {
+            tuple.local
+        } else {
+            tuple.remote
+        };
+        if local != second.local {
+            return true;
+        }
+        answered += u32::from(!from_client);
+        match answers {
+            Answers::Come => true,
+            Answers::Late => from_client || answered > 1,
+            Answers::Never => false,
+        }
+    });
+    let stream = StreamId::new(mpquic_proto::Side::Client, Dir::Uni, 0);
+    let (begin, mut before, mut received) = (pair.now, 0, 0);
+    let done = pair.run_until(Duration::from_secs(5), |pair| {
+        if let Ok(path) = pair.c().path(SECOND)
+            && !path.is_validated()
+        {
+            before = path.stats().sent_stream_bytes;
+        }
+        if pair.server.connection.is_none() {
+            return false;
+        }
+        while let Ok(Some(chunk)) = pair.s().recv_stream(stream).read_chunk(usize::MAX) {
+            received += chunk.len();
+        }
+        received == bytes
+    });
+    assert!(done, "{received} bytes");
+    (before, pair.now - begin)
+}
+
+/// The server can read what it gets, and its answer is late: what the first path has no room for does not wait for it.
+#[test]
+fn a_client_sends_ahead_of_the_validation_unless_it_is_told_not_to() {
+    let server = pair::server_addr();
+    let (none, waited) = upload(EarlyPathData::Never, server, Answers::Late, 400_000);
+    assert_eq!(none, 0);
+    for whose in [EarlyPathData::Client, EarlyPathData::Both] {
+        let (ahead, took) = upload(whose, server, Answers::Late, 400_000);
+        // The pacer lets half of an initial window go at once; acknowledgements make room for more.
+        assert!(ahead > 4 * 1100, "{ahead}");
+        assert!(took <= waited, "{took:?}, {waited:?} without");
+    }
+}
+
+/// Before the Finished has come, a server drops most of what is sent on further paths; the end of a transfer is not for a path
+/// of which nothing is known; and an address that only says that it is the server's gets a challenge.
+#[test]
+fn a_client_holds_back_what_would_be_lost_or_late() {
+    let other = "192.0.2.99:4433".parse().unwrap();
+    for (remote, answers, bytes) in [
+        (pair::server_addr(), Answers::Come, 400_000),
+        (pair::server_addr(), Answers::Late, 60_000),
+        (other, Answers::Never, 400_000),
+    ] {
+        let (ahead, _) = upload(EarlyPathData::Client, remote, answers, bytes);
+        assert_eq!(ahead, 0, "{bytes} to {remote}");
+    }
+}
+
+/// Nothing gets through on the second path: what went ahead goes on the first one after the first unanswered challenge.
+#[test]
+fn what_a_client_sent_ahead_into_nothing_goes_on_the_other_path() {
+    let server = pair::server_addr();
+    let (_, waited) = upload(EarlyPathData::Never, server, Answers::Never, 400_000);
+    let (ahead, took) = upload(EarlyPathData::Client, server, Answers::Never, 400_000);
+    assert!(ahead > 0);
+    assert!(
+        took < waited + Duration::from_millis(500),
+        "{took:?}, {waited:?} without"
+    );
 }

@@ -17,7 +17,7 @@ pub use careful_resume::{CarefulResumeConfig, Reconnaissance};
 pub use client::ClientConfig;
 pub use endpoint::EndpointConfig;
 pub use mpquic_sched_core::SchedulerFactory;
-pub use path_start::PathStart;
+pub use path_start::{EarlyPathData, PathStart};
 pub use race::RaceConfig;
 pub use server::ServerConfig;
 pub use session_memory::SessionMemory;

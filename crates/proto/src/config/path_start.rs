@@ -27,3 +27,24 @@ pub enum PathStart {
     /// The handshake is confirmed (RFC 9001 section 4.1.2): after two round trips for the client.
     Confirmed,
 }
+
+/// Whose data may use a further path before it is validated, a round trip earlier. See
+/// [`TransportConfig::early_path_data`](crate::TransportConfig::early_path_data).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EarlyPathData {
+    /// Nobody's: both sides wait for the validation (RFC 10069, Path Initiation and Validation).
+    Never,
+    /// A client's, on paths that it opens to the address at which the server has completed the handshake. It is the server
+    /// that must hold back, because a client may lie about its address; the client knows whom it sends to. What it risks are
+    /// the packets of an initial window, if nothing gets through.
+    ///
+    /// Only once the handshake is confirmed, for until then a server drops most of what overtakes the Finished; and only
+    /// while eight initial windows of data wait, for nothing is known of the path, and the end of a transfer would come late
+    /// on a slow one.
+    #[default]
+    Client,
+    /// A server's too, where its client has this setting as well: at most three times the bytes that came from the
+    /// unvalidated address (RFC 9000 section 8; RFC 10069, Relation to Probing and Migration: "any frame can be sent on a
+    /// new path with a new path ID at any time as long as the anti-amplification limits [...] are respected").
+    Both,
+}

@@ -8,8 +8,8 @@ use mpquic_sched_core::{Arrival, IntoSchedulerFactory, PathMemory, SchedulerFact
 use mpquic_wire::packet::MIN_RESETTABLE;
 
 use super::{
-    AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, MIN_KEEP_ALIVE, MIN_WINDOW,
-    PathStart,
+    AckFrequencyConfig, CarefulResumeConfig, ConfigError, DAY, EarlyPathData, MIN_KEEP_ALIVE,
+    MIN_WINDOW, PathStart,
 };
 use crate::congestion::{CongestionControl, ControllerFactory, InitialWindow, SlowStart};
 use crate::{Observer, ObserverFactory, limits};
@@ -44,7 +44,7 @@ pub struct TransportConfig {
     pub(crate) datagram_send_buffer: usize,
     pub(crate) max_paths: u32,
     pub(crate) path_start: PathStart,
-    pub(crate) early_path_data: bool,
+    pub(crate) early_path_data: EarlyPathData,
     pub(crate) initial_rtt: Duration,
     pub(crate) initial_mtu: u16,
     pub(crate) max_mtu: u16,
@@ -202,23 +202,17 @@ impl TransportConfig {
         self
     }
 
-    /// Whether a server's data may use a further path before it is validated, a round trip earlier. Each side's setting
-    /// is its own, and both are needed. Default: no.
+    /// Whose data may use a further path before it is validated, a round trip earlier. Each side's setting is its own. Default
+    /// [`EarlyPathData::Client`].
     ///
-    /// RFC 10069 can be read in two ways. Path Initiation and Validation: a server "MUST validate the peer's address
-    /// before sending any data". Relation to Probing and Migration: "any frame can be sent on a new path with a new path
-    /// ID at any time as long as the anti-amplification limits [...] are respected". The default keeps the first; this
-    /// setting takes the second, within RFC 9000 section 8: a server sends at most three times what came from the
-    /// unvalidated address.
-    ///
-    /// A client with this setting makes room within that limit: after the first PATH_CHALLENGE of a path, it sends four
-    /// full datagrams with nothing but a PING, once, and only to the server's address that carried the handshake. A
-    /// client's own data waits for the validation, and so does a path to any other address.
+    /// With [`EarlyPathData::Both`], a client makes room within the limit that holds for the server: after the first
+    /// PATH_CHALLENGE of a path, it sends four full datagrams with nothing but a PING, once, and only to the server's address
+    /// that carried the handshake.
     ///
     /// Where the client's token of an earlier connection says that it has received at the address before (RFC 9000
     /// section 8.1.3), a server sends an initial window ahead of the validation whatever is set here, and no more.
-    pub fn early_path_data(&mut self, enabled: bool) -> &mut Self {
-        self.early_path_data = enabled;
+    pub fn early_path_data(&mut self, whose: EarlyPathData) -> &mut Self {
+        self.early_path_data = whose;
         self
     }
 
@@ -473,7 +467,7 @@ impl Default for TransportConfig {
             datagram_send_buffer: limits::DEFAULT_DATAGRAM_BUFFER,
             max_paths: 8,
             path_start: PathStart::default(),
-            early_path_data: false,
+            early_path_data: EarlyPathData::default(),
             initial_rtt: Duration::from_millis(333),
             initial_mtu: 1200,
             max_mtu: 1452,

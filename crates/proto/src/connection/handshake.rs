@@ -127,7 +127,7 @@ impl Connection {
         //= specs/rfc9000.txt#section-9.6.1
         //# Once the handshake is confirmed, the client SHOULD select one of the two addresses
         //# provided by the server and initiate path validation (see Section 8.2).
-        self.paths.try_preferred_address(now);
+        self.paths.on_handshake_confirmed(now);
     }
 
     /// A Retry came for our ID `dcid`.

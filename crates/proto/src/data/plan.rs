@@ -96,6 +96,7 @@ impl DataPlane {
         control: bool,
         waits: bool,
     ) -> Option<Planned> {
+        paths.let_ahead(self.streams.queue().unsent);
         self.schedule.refresh(now, paths);
         self.schedule
             .refresh_queue(&mut self.streams, control, paths);

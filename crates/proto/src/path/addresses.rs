@@ -98,6 +98,11 @@ impl Path {
         wanted && self.network.has_early_room(self.mtu().into())
     }
 
+    /// Whether data of a client's is to wait for the validation. Returns whether there is a validation to wait for.
+    pub(super) const fn hold_ahead(&mut self, held: bool) -> bool {
+        self.network.hold(held)
+    }
+
     /// Whether the client is to send a datagram so that the server may send more here before it is validated.
     pub(crate) fn wants_credit(&self) -> bool {
         self.network.wants_credit()

@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
 use super::{Epoch, NetworkPath, Path, PathLimits, PathState, Paths, RetiredPath, memory_key};
+use crate::config::EarlyPathData;
 use crate::congestion::NewPath;
 use crate::events::{DatagramMeta, EndpointEvents};
 use crate::space::PacketSpace;
@@ -76,8 +77,13 @@ impl Paths {
         let id = self.take_unused()?;
         let mut network = NetworkPath::opened_by_us(tuple);
         // Never more than a challenge to an address that has not shown that it is the server's.
-        if self.config.early_path_data && tuple.remote == self.handshake_tuple.remote {
-            network = network.with_credit();
+        if tuple.remote == self.handshake_tuple.remote {
+            network = match self.config.early_path_data {
+                EarlyPathData::Never => network,
+                EarlyPathData::Client => network.ahead_of_validation(),
+                EarlyPathData::Both => network.ahead_of_validation().with_credit(),
+            };
+            self.ahead = true;
         }
         let index = self.add(now, id, network, rng, events);
         Ok((id, index.ok_or(PathError::TooManyPaths(open))?))

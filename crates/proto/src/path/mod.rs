@@ -132,7 +132,7 @@ impl Path {
             id,
             index,
             measured: network.tuple,
-            early_data: config.early_path_data || network.is_known_by_token(),
+            early_data: network.may_go_ahead(config.early_path_data),
             network,
             previous: None,
             way_back: None,

@@ -131,9 +131,15 @@ impl Paths {
         Ok(Some(index))
     }
 
-    /// The handshake is confirmed: tries the address that the server prefers (RFC 9000 section 9.6.1; RFC 10069: on path
-    /// 0, whose connection ID came with it).
-    pub(crate) fn try_preferred_address(&mut self, now: Instant) {
+    /// The handshake is confirmed: the peer can read all that is sent, and the address that it prefers is tried.
+    pub(crate) fn on_handshake_confirmed(&mut self, now: Instant) {
+        self.confirmed = true;
+        self.try_preferred_address(now);
+    }
+
+    /// Tries the address that the server prefers (RFC 9000 section 9.6.1; RFC 10069: on path 0, whose connection ID came
+    /// with it).
+    fn try_preferred_address(&mut self, now: Instant) {
         let interval = self.challenge_interval();
         let wanted = self.side == Side::Client && self.follows_peer;
         let Some(preferred) = self.peer.preferred_address.filter(|_| wanted) else {

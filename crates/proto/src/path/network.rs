@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_wire::packet::MIN_INITIAL_DATAGRAM;
 
+use crate::config::EarlyPathData;
 use crate::events::DatagramMeta;
 use crate::{FourTuple, limits};
 
@@ -37,6 +38,10 @@ pub(crate) struct NetworkPath {
     token_allowance: u64,
     /// Full datagrams still to be sent so that the server may send more before it has validated our address.
     credit_due: u8,
+    /// Data of ours, as the client, may go there before it is validated.
+    ahead: bool,
+    /// It is rather to wait.
+    held: bool,
     /// The peer tries these addresses, and has not moved to them: they are kept once they are validated.
     pub(super) tried: bool,
 }
@@ -79,6 +84,8 @@ impl NetworkPath {
             responses: VecDeque::new(),
             token_allowance: 0,
             credit_due: 0,
+            ahead: false,
+            held: false,
             tried: false,
         }
     }
@@ -89,6 +96,26 @@ impl NetworkPath {
             ours: true,
             ..Self::new(tuple, false)
         }
+    }
+
+    /// The same, and data may go there before the peer has answered: it has proven elsewhere that the address is its own.
+    /// Held until [`hold`](Self::hold) says otherwise.
+    pub(crate) const fn ahead_of_validation(mut self) -> Self {
+        self.ahead = true;
+        self.held = true;
+        self
+    }
+
+    /// Whether such data is rather to wait. Returns whether that matters: there is no answer yet.
+    pub(super) const fn hold(&mut self, held: bool) -> bool {
+        self.held = held;
+        self.ahead && !self.validated
+    }
+
+    /// Whether data may go there before the address is validated, as far as the limits allow.
+    pub(super) const fn may_go_ahead(&self, setting: EarlyPathData) -> bool {
+        let server = matches!(setting, EarlyPathData::Both) && !self.ours;
+        self.ahead || server || self.is_known_by_token()
     }
 
     /// The same, and a token says that the client has received there: so many bytes may go ahead of the validation.
@@ -125,7 +152,7 @@ impl NetworkPath {
         let asked = self.challenge.as_ref();
         let first = asked.is_some_and(|challenge| challenge.tokens.len() <= 1);
         let room = self.send_limit() >= bytes + MIN_INITIAL_DATAGRAM as u64;
-        !self.ours && !self.tried && first && room
+        (!self.ours || (self.ahead && !self.held)) && !self.tried && first && room
     }
 
     /// Other addresses of ours for a peer whose address is proven: it may be sent to at once (RFC 9000 section 9.2).

@@ -13,6 +13,10 @@ use crate::congestion::Controller;
 /// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
 const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Initial windows of new data that must wait so that some of it goes on a path of which nothing is known. With fewer, another
+/// path delivers it all within its first two or three round trips; ours, from random pairs of paths.
+const AHEAD_WINDOWS: u64 = 8;
+
 impl Paths {
     /// The peer's max_ack_delay: that of its transport parameters (RFC 9000 section 18.2), or what it was asked for.
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
@@ -123,6 +127,21 @@ impl Paths {
         }
         if let Some(paths) = least {
             self.ack_frequency.update(paths);
+        }
+    }
+
+    /// So many new bytes wait. Decides whether data may go on paths whose validation is under way, on clients
+    /// ([`EarlyPathData::Client`](crate::EarlyPathData::Client)): not before the server has the keys to read it, which drops most
+    /// of what overtakes the Finished; and not the end of a transfer, for nothing is known of the path.
+    pub(crate) fn let_ahead(&mut self, waiting: u64) {
+        if !self.ahead {
+            return;
+        }
+        let window = self.config.initial_window.bytes(self.config.initial_mtu);
+        let held = !self.confirmed || waiting < AHEAD_WINDOWS * window;
+        self.ahead = false;
+        for path in self.slots[..self.used].iter_mut().flatten() {
+            self.ahead |= path.hold_ahead(held);
         }
     }
 

@@ -122,6 +122,10 @@ pub(crate) struct Paths {
     pub(super) follows_peer: bool,
     /// The peer refused a path that was opened before the handshake was confirmed.
     pub(super) early_refused: bool,
+    /// The handshake is confirmed.
+    pub(super) confirmed: bool,
+    /// Data of ours may go on some path before that is validated.
+    pub(super) ahead: bool,
     /// On servers: where the client received in the connection before, by its token.
     pub(super) known_addresses: SmallVec<[IpAddr; 2]>,
     /// What the last acknowledgement or timeout settled. Kept for its allocations.
@@ -204,6 +208,8 @@ impl Paths {
             handshake_tuple: setup.tuple,
             follows_peer: true,
             early_refused: false,
+            confirmed: false,
+            ahead: false,
             known_addresses: SmallVec::new(),
             settled: SettledPackets::default(),
         }
