@@ -29,7 +29,7 @@ pub(crate) struct TransportOptions {
     /// The scheduler's settings as JSON: '{"burst": 4}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
-    /// Congestion controller: newreno, cubic, bbr3, or one that couples all paths: lia, olia, balia
+    /// Congestion controller: newreno, cubic, auto, bbr3, or one that couples all paths: lia, olia, balia
     #[arg(long, value_name = "NAME", default_value_t = CongestionControl::Cubic)]
     congestion: CongestionControl,
     /// Congestion window of a new path, in packets [default: as in RFC 9002, about 10]

@@ -123,6 +123,7 @@ const SETTINGS: &[(&str, Set)] = settings! {
     datagram_receive_buffer: |all, value| all.transport.datagram_receive_buffer(Some(value.size()));
     datagram_send_buffer: |all, value| all.transport.datagram_send_buffer(value.size());
     max_paths: |all, value| all.transport.max_paths(value.word());
+    copy_budget: |all, value| all.transport.copy_budget(value.number(), 5);
     initial_rtt: |all, value| all.transport.initial_rtt(value.time());
     initial_mtu: |all, value| all.transport.initial_mtu(value.short())?;
     max_mtu: |all, value| all.transport.max_mtu(value.short())?;
