@@ -19,15 +19,16 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use mpquic::{Endpoint, rustls};
+use mpquic_test_support::allocator::Counting;
 use tokio::task::JoinSet;
 
 use forwarder::Forwarder;
-use heap::{Heap, Held};
+use heap::{HEAP, Held};
 use report::{Memory, Report};
 use traffic::Tally;
 
 #[global_allocator]
-static HEAP: Heap = Heap;
+static ALLOCATOR: Counting = HEAP;
 
 /// Connections per client endpoint, and so per pair of forwarders.
 const PER_ENDPOINT: usize = 50;

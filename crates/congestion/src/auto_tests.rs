@@ -1,3 +1,5 @@
+//! When `auto` forgives, tries, and refuses.
+
 use super::*;
 use crate::{CongestionControl, RateSample, RttEstimator};
 

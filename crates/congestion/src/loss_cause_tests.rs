@@ -1,3 +1,5 @@
+//! The judge of losses, on round trips and losses of which the cause is known.
+
 use proptest::prelude::*;
 
 use super::*;

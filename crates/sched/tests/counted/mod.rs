@@ -8,7 +8,8 @@ use mpquic_sched::{
     PathUpdateKind, PathView, QueueView, Registry, Sent, StreamHints, StreamId, StreamUpdate,
     StreamUpdateKind, StreamView,
 };
-use mpquic_test_support::allocator::{Counting, allocations};
+use mpquic_test_support::allocator::Counting;
+pub(crate) use mpquic_test_support::allocator::allocations;
 use serde_json::{Value, json};
 
 #[global_allocator]
