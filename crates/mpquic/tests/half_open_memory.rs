@@ -68,7 +68,7 @@ fn a_half_open_connection_holds_what_it_is_charged() {
             tokio::task::yield_now().await;
             while socket.recv(&mut answer).is_ok() {}
         }
-        let held = HELD.load(Ordering::Relaxed) - before.0;
+        let held = usize::try_from(HELD.load(Ordering::Relaxed) - before.0).unwrap();
         let charged = server.half_open().bytes - before.1.bytes;
         let each = held / COUNT as usize;
         println!("{each} bytes held, {} charged", charged / COUNT as usize);

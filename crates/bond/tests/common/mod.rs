@@ -1,5 +1,9 @@
 //! What the tests share: both ends on loopback with a link or two between them, and targets to reach.
-#![allow(dead_code, reason = "each test binary uses its part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its part of it"
+)]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! What the tests share: a service and its client over any transport that h3 takes, and both transports.
-#![allow(dead_code, reason = "each test binary uses its part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its part of it"
+)]
 
 pub(crate) mod raw;
 

@@ -1,10 +1,13 @@
 //! What the integration tests share: certificates, endpoints over loopback, a deadline.
-#![allow(dead_code, reason = "each test binary uses its part of it")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its part of it"
+)]
 
-use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mpquic::{
     ClientConfig, Connection, Endpoint, EndpointConfig, FourTuple, PathManager, ServerConfig,
