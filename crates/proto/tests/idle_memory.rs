@@ -12,7 +12,7 @@ use pair::{Pair, tuple};
 
 /// Bytes that an idle connection may hold beside its paths, and for each path.
 const CONNECTION: i64 = 16_500;
-const PATH: i64 = 4_000;
+const PATH: i64 = 4_200;
 
 thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::pair::{Pair, client_addr, tuple};
 use bytes::Bytes;
 use mpquic_proto::{
-    Dir, Event, NumberSpace, Observer, PacketSent, PathErrorCode, PathEvent, PathId, StreamId,
-    TransportConfig, VarInt,
+    Dir, EarlyPathData, Event, NumberSpace, Observer, PacketSent, PathErrorCode, PathEvent, PathId,
+    StreamId, TransportConfig, VarInt,
 };
 use mpquic_sched_core::{Context, Decision, Scheduler};
 
@@ -84,7 +84,10 @@ fn abandoned(by_peer: bool) -> Event {
 //# 8.2 of QUIC-TRANSPORT}}, unless it has previously validated the 4-tuple used for that path.
 #[test]
 fn a_client_sends_no_data_on_a_path_that_is_not_proven() {
-    let mut pair = connected();
+    let mut strict = config();
+    strict.early_path_data(EarlyPathData::Never);
+    let mut pair = Pair::new(strict, config());
+    pair.connect();
     pair.filter = Box::new(|from_client, tuple, _| from_client || !is_second(from_client, tuple));
     open_second(&mut pair);
     both_write(&mut pair, Duration::from_millis(200));

@@ -126,6 +126,8 @@ fn a_path_that_has_become_longer_has_no_queue_for_that() {
         for step in 0..=120_u64 {
             let mut longer = view(0, 60, 60_000, 1 + step);
             longer.min_rtt = ms(20);
+            // What the path model says after that time.
+            longer.base_rtt = ms(60);
             let now = start + ms(100) * step as u32;
             let paths = [longer, view(1, 80, 0, 1)];
             if let Decision::Send { path, .. } =
