@@ -159,7 +159,7 @@ pub trait Controller: Send {
         0
     }
 
-    /// What loss events were judged to be, for `PathStats::loss_causes`. Zeros if the controller does not judge them.
+    /// What loss events were judged to be, for `PathStats::losses_by_overflow` and those beside it. Zeros if the controller does not judge them.
     fn loss_causes(&self, _path: PathIndex) -> LossCauses {
         LossCauses::default()
     }

@@ -1,4 +1,4 @@
-//! From when a client may open paths.
+//! From when a client may open paths, and whose data may use them before they are validated.
 
 /// From when a client may open further paths, and a server names connection IDs for them.
 ///
@@ -30,7 +30,8 @@ pub enum PathStart {
 
 /// Whose data may use a further path before it is validated, a round trip earlier. See
 /// [`TransportConfig::early_path_data`](crate::TransportConfig::early_path_data).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum EarlyPathData {
     /// Nobody's: both sides wait for the validation (RFC 10069, Path Initiation and Validation).
     Never,

@@ -381,8 +381,8 @@ impl TransportConfig {
     ///
     /// A path falls silent when nothing is left to send, and the transfer then waits for the slowest of the others. Copies
     /// take at most 64 KiB and a tenth of what the connection has delivered, and no more than 256 KiB and a fiftieth of it: a
-    /// connection of many requests pays 2 % in the long run; and never more than the [budget](Self::copy_budget) for all copies. They go only where there is room in the window of a path that has
-    /// nothing else to send. A stream that is not finished may go on: pauses in it take 64 KiB and a hundredth at most, and
+    /// connection of many requests pays 2 % in the long run, and never more than the [budget](Self::copy_budget) of all
+    /// copies. They go only where there is room in the window of a path that has nothing else to send. A stream that is not finished may go on: pauses in it take 64 KiB and a hundredth at most, and
     /// leave the end of it the rest. Between paths with smallest RTTs below 1 ms there are none: what is late there is late
     /// because of the hosts.
     ///

@@ -47,7 +47,7 @@ impl Purse {
     /// What is left, bytes.
     #[inline]
     pub(crate) fn left(&self) -> u64 {
-        let part = self.sent / 100 * u64::from(self.percent);
+        let part = (self.sent / 100).saturating_mul(u64::from(self.percent));
         let all = self.bytes.saturating_add(part);
         all.saturating_sub(self.spent).saturating_sub(self.written)
     }
