@@ -13,15 +13,15 @@
 //! - limits of the AEAD over all paths (RFC 9001 section 6.6), which take millions of packets to reach, with smaller ones:
 //!   `crates/wire/src/crypto/tests/key_update.rs`;
 //! - early data, its replays, floods before the ClientHello, limits, memory, reduced parameters, frames of multipath:
-//!   `crates/proto/tests/early_data.rs`, `crates/proto/src/receive/tests/early_data.rs`;
+//!   `crates/proto/tests/early_data.rs`, `crates/proto/src/connection/receive/tests/early_data.rs`;
 //! - tokens of others and used ones, clients that are refused: `crates/proto/src/endpoint/admission_tests.rs`,
 //!   `crates/proto/src/endpoint/accept_tests.rs`;
 //! - first packets that somebody else sends from another address, and late copies of them: `crates/proto/tests/race.rs`;
 //! - downgrades of the version: `crates/wire/src/transport_parameters/tests.rs`;
 //! - addresses that cannot be proven, and connection IDs while a whole client moves: `crates/proto/tests/rebinding.rs`,
 //!   `crates/proto/tests/migration.rs`;
-//! - an end without any proven address (RFC 9000 section 9.3.2): `crates/proto/src/receive/tests/attacks.rs`;
-//! - server Initials with a token (RFC 9000 section 17.2.2): `crates/proto/src/receive/tests/packets.rs`;
+//! - an end without any proven address (RFC 9000 section 9.3.2): `crates/proto/src/connection/receive/tests/attacks.rs`;
+//! - server Initials with a token (RFC 9000 section 17.2.2): `crates/proto/src/connection/receive/tests/packets.rs`;
 //! - work for a stream that ends among many: `crates/proto/src/stream/control_queue.rs`;
 //! - learned policies whose answers are not numbers, too few or too many: `crates/sched/tests/builtin/dqn.rs`,
 //!   `crates/sched/tests/builtin/sailfish.rs`, `crates/infer/tests/refusals.rs`.

@@ -211,7 +211,7 @@ impl App for Chaos {
         if let Event::Connected = event {
             self.connected = true;
             self.early = false;
-            if cx.connection.rejected_0rtt() {
+            if cx.connection.session().rejected_0rtt() {
                 // As if nothing had been opened.
                 self.opened = [0; 2];
                 self.sending.clear();

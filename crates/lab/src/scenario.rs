@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use mpquic_proto::{Connection, Side};
+use mpquic_proto::Side;
 use mpquic_sim::{Network, Timeline};
 
 use super::network::NetworkSpec;
@@ -77,7 +77,7 @@ pub(crate) fn measure(
     // The server sends the data.
     if let Some(learned) = network
         .connection(Side::Server)
-        .and_then(Connection::learned)
+        .and_then(|connection| connection.scheduler().learned())
     {
         values.extend(learned::figures(&learned, trained));
     }

@@ -58,7 +58,11 @@ fn load(
     prepare(&mut network);
     network.run_to_completion(workload.time_limit()).unwrap();
     let result = workload.result(&network).unwrap();
-    let learned = network.connection(Side::Server).unwrap().learned();
+    let learned = network
+        .connection(Side::Server)
+        .unwrap()
+        .scheduler()
+        .learned();
     (result, learned.unwrap(), network.trace_hash())
 }
 

@@ -141,7 +141,7 @@ impl Connecting {
     pub fn into_0rtt(self) -> Result<(Connection, ZeroRttAccepted), Self> {
         let possible = {
             let state = self.connection.lock();
-            !state.proto.side().is_client() || state.proto.has_0rtt()
+            !state.proto.side().is_client() || state.proto.session().has_0rtt()
         };
         if !possible {
             return Err(self);
@@ -190,7 +190,8 @@ impl Future for ZeroRttAccepted {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.done.0.as_mut().poll(cx).map(|result| {
             let state = self.shared.lock();
-            result.is_ok() && (!state.proto.side().is_client() || state.proto.accepted_0rtt())
+            result.is_ok()
+                && (!state.proto.side().is_client() || state.proto.session().accepted_0rtt())
         })
     }
 }
@@ -503,7 +504,7 @@ impl Connection {
 
     /// Whether the server accepted early data (0-RTT). On clients, false until the handshake is complete.
     pub fn accepted_0rtt(&self) -> bool {
-        self.0.lock().proto.accepted_0rtt()
+        self.0.lock().proto.session().accepted_0rtt()
     }
 
     /// What the handshake agreed on.
@@ -605,7 +606,7 @@ impl Connection {
     /// # }
     /// ```
     pub fn learned(&self) -> Option<Learned> {
-        self.0.lock().proto.learned()
+        self.0.lock().proto.scheduler().learned()
     }
 
     /// Schedules what this side sends by another scheduler from now on: one of a registry's `factory`, or of a function or closure. It is told of the open
@@ -624,7 +625,7 @@ impl Connection {
     /// # Ok(()) }
     /// ```
     pub fn set_scheduler<Kind>(&self, factory: impl IntoSchedulerFactory<Kind>) {
-        let facts = self.0.lock().proto.facts();
+        let facts = self.0.lock().proto.scheduler().facts();
         // Without the lock: it is the application's code.
         let scheduler = factory.into_factory().make_for(&facts);
         self.0.with(|state| {
@@ -638,7 +639,7 @@ impl Connection {
 
     /// Whether both sides speak multipath (RFC 10069).
     pub fn is_multipath(&self) -> bool {
-        self.0.lock().proto.is_multipath()
+        self.0.lock().proto.paths().is_multipath()
     }
 
     /// Opens a path from a local address to a remote one; clients only.

@@ -550,7 +550,7 @@ fn why_for_good(
     match stays.refusal {
         // The application may open a path, or its path manager.
         Some(PathError::HandshakeIncomplete)
-            if proto.may_open_paths() && proto.is_multipath() && !is_bare =>
+            if proto.paths().may_open() && proto.paths().is_multipath() && !is_bare =>
         {
             None
         }
@@ -596,7 +596,7 @@ impl Driver {
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let now = Instant::now().into_std();
         let mut state = self.shared.lock();
-        let scheduler = catch_unwind(AssertUnwindSafe(|| state.proto.scheduler_name()));
+        let scheduler = catch_unwind(AssertUnwindSafe(|| state.proto.scheduler().name()));
         let told = format!(
             "the task of the connection has panicked, with the scheduler {}",
             scheduler.unwrap_or("?")

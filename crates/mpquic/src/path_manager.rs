@@ -262,7 +262,7 @@ impl Mesh {
         self.dirty = false;
         self.next_look = None;
         // An event tells when it may.
-        if self.impossible || !proto.may_open_paths() {
+        if self.impossible || !proto.paths().may_open() {
             return None;
         }
         self.find_links(locals, now);

@@ -86,7 +86,7 @@ impl RecvStream {
     ///
     /// Ask when the request has been read: data may come later that came early.
     pub fn is_0rtt(&self) -> bool {
-        self.early || self.read_early || self.connection.lock().proto.is_0rtt(self.id)
+        self.early || self.read_early || self.connection.lock().proto.recv_stream(self.id).is_0rtt()
     }
 
     /// Its ID.
@@ -114,7 +114,7 @@ impl RecvStream {
                 })));
             }
             // The protocol forgets it with the stream.
-            *read_early |= state.proto.is_0rtt(id);
+            *read_early |= state.proto.recv_stream(id).is_0rtt();
             match read(&mut state.proto, id) {
                 Ok(Some(value)) => {
                     // The peer may be allowed to send more.

@@ -250,7 +250,7 @@ impl State {
     /// Whether a stream is gone, and its ID another's: the client opened it `early`, before the handshake was complete,
     /// and the server rejected early data.
     pub(crate) fn is_rejected(&self, early: bool) -> bool {
-        early && self.proto.rejected_0rtt()
+        early && self.proto.session().rejected_0rtt()
     }
 
     /// Takes in what the protocol has to tell its application.
@@ -280,7 +280,7 @@ impl State {
                 {
                     mesh.set_first_remote(path.network_path().remote);
                 }
-                if self.proto.rejected_0rtt() {
+                if self.proto.session().rejected_0rtt() {
                     self.wake_streams(effects);
                 }
                 self.signal(Signal::HandshakeData, effects);

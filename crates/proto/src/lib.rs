@@ -39,7 +39,6 @@ mod mtu;
 mod number_set;
 mod observe;
 mod path;
-mod receive;
 mod recovery;
 mod schedule;
 mod sent_frame;
@@ -48,7 +47,6 @@ mod space;
 mod stats;
 mod stream;
 mod token;
-mod transmit;
 
 pub use cid::{ConnectionIdGenerator, QuicLb, QuicLbConfig, QuicLbError, Steering, SteeringPiece};
 pub use closing::Remains;
@@ -58,15 +56,15 @@ pub use config::{
     TransportConfig, ValidationTokenConfig,
 };
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
-pub use connection::{Connection, Event, PathEvent, PathMut};
-pub use data::{Datagrams, RecvStream, SendStream, SpareBuffers, Streams};
+pub use connection::{Connection, PathMut};
+pub use data::{Datagrams, RecvStream, SchedulerRef, SendStream, SpareBuffers, Streams};
 pub use datagram::{DatagramOptions, SendDatagramError};
 pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, DatagramEvent, Endpoint, HalfOpen, Incoming,
     RetryError,
 };
 pub use error::{AttemptError, ConnectionError, FailedAttempt, PathError};
-pub use events::{ConnectionEvent, EndpointEvent};
+pub use events::{ConnectionEvent, EndpointEvent, Event, PathEvent};
 pub use forecast::ThroughputForecast;
 pub use handshake::{ConnectError, Session};
 pub use ids::{ConnectionHandle, FourTuple, Transmit};

@@ -67,7 +67,44 @@ pub(crate) enum SentFrame {
     PathCidsBlocked(PathId),
 }
 
+/// Who keeps what a frame carried, and so learns what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Handshake,
+    Streams,
+    Paths,
+    /// What it carried is not repeated, and nobody waits for it.
+    Nobody,
+}
+
 impl SentFrame {
+    /// Whose frame it is.
+    pub(crate) const fn owner(&self) -> Owner {
+        match self {
+            Self::Crypto { .. } | Self::HandshakeDone | Self::NewToken(_) => Owner::Handshake,
+            Self::Stream(_)
+            | Self::ResetStream(_)
+            | Self::StopSending(_)
+            | Self::MaxData
+            | Self::MaxStreamData(_)
+            | Self::MaxStreams(_)
+            | Self::DataBlocked
+            | Self::StreamDataBlocked(_)
+            | Self::StreamsBlocked(_) => Owner::Streams,
+            Self::NewConnectionId { .. }
+            | Self::RetireConnectionId { .. }
+            | Self::AckFrequency(_)
+            | Self::PathChallenge(_)
+            | Self::PathAbandon(_)
+            | Self::PathStatus { .. }
+            | Self::MaxPathId(_)
+            | Self::PathsBlocked(_)
+            | Self::PathCidsBlocked(_) => Owner::Paths,
+            // RFC 9000 section 13.3: newer acknowledgements replace old ones, datagrams are not repeated.
+            Self::Ack { .. } | Self::Datagram { .. } => Owner::Nobody,
+        }
+    }
+
     /// The piece of a stream that this is.
     pub(crate) fn stream(&self) -> Option<&StreamRange> {
         match self {

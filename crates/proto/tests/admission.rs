@@ -213,7 +213,7 @@ fn sent_before_validation(from: u8) -> (u64, Pair) {
     pair.run_until(SECOND, |_| false);
     pair.reconnect(tuple(0));
     pair.app = Box::new(move |is_client, now, connection| {
-        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
+        if is_client && connection.paths().may_open() && connection.paths().ids().count() == 1 {
             let _ = connection.open_path(now, tuple(from));
             if let Some(stream) = connection.streams().open(Dir::Bi) {
                 let _ = connection.send_stream(stream).write(b"all of it");

@@ -66,7 +66,7 @@ fn transfer(pair: &mut Pair, len: usize, limit: Duration) {
 fn handshake() {
     let mut pair = pair();
     pair.connect();
-    assert!(pair.c().is_multipath() && pair.s().is_multipath());
+    assert!(pair.c().paths().is_multipath() && pair.s().paths().is_multipath());
 }
 
 #[test]

@@ -47,20 +47,24 @@ fn a_second_connection_resumes_the_session_of_the_first() {
     tls.client.enable_early_data = false;
     let (client, server) = defaults();
     let mut pair = tls.resumed_pair(client, server);
-    assert!(!pair.c().has_0rtt());
+    assert!(!pair.c().session().has_0rtt());
     pair.connect();
     assert!(pair.c().session().is_resumed() && pair.s().session().is_resumed());
-    assert!(!pair.s().has_0rtt() && !pair.c().accepted_0rtt() && !pair.c().rejected_0rtt());
+    assert!(
+        !pair.s().session().has_0rtt()
+            && !pair.c().session().accepted_0rtt()
+            && !pair.c().session().rejected_0rtt()
+    );
 }
 
 #[test]
 fn without_a_ticket_there_is_no_early_data() {
     let (client, server) = defaults();
     let mut pair = Tls::new().pair(client, server);
-    assert!(!pair.c().has_0rtt());
+    assert!(!pair.c().session().has_0rtt());
     assert_eq!(pair.c().streams().open(Dir::Uni), None);
     pair.connect();
-    assert!(!pair.c().accepted_0rtt() && !pair.c().rejected_0rtt());
+    assert!(!pair.c().session().accepted_0rtt() && !pair.c().session().rejected_0rtt());
 }
 
 /// What an application saw, and when.
@@ -71,14 +75,14 @@ type Seen<T> = Rc<RefCell<Vec<(Instant, T)>>>;
 fn a_request_and_its_answer_take_one_round_trip() {
     let mut pair = resumed();
     let (start, delay) = (pair.now, pair.delay);
-    assert!(pair.c().has_0rtt() && pair.c().is_handshaking());
+    assert!(pair.c().session().has_0rtt() && pair.c().is_handshaking());
     let id = send(pair.c(), Dir::Bi, REQUEST);
     let seen: Seen<Vec<u8>> = Rc::default();
     let log = seen.clone();
     pair.app = Box::new(move |is_client, now, connection| {
         if !is_client && connection.streams().accept(Dir::Bi) == Some(id) {
-            assert!(connection.is_handshaking() && connection.accepted_0rtt());
-            assert!(connection.is_0rtt(id));
+            assert!(connection.is_handshaking() && connection.session().accepted_0rtt());
+            assert!(connection.recv_stream(id).is_0rtt());
             log.borrow_mut().push((now, read(connection, id)));
             // 0.5-RTT.
             assert_eq!(connection.send_stream(id).write(b"200 OK"), Ok(6));
@@ -90,7 +94,7 @@ fn a_request_and_its_answer_take_one_round_trip() {
             Vec::new()
         };
         if !answer.is_empty() {
-            assert!(connection.accepted_0rtt() && !connection.rejected_0rtt());
+            assert!(connection.session().accepted_0rtt() && !connection.session().rejected_0rtt());
             log.borrow_mut().push((now, answer));
         }
     });
@@ -101,7 +105,7 @@ fn a_request_and_its_answer_take_one_round_trip() {
     ];
     assert_eq!(seen.borrow()[..], expected);
     assert_eq!(pair.c().stats().lost_packets, 0);
-    assert!(pair.c().is_multipath() && pair.s().is_multipath());
+    assert!(pair.c().paths().is_multipath() && pair.s().paths().is_multipath());
 }
 
 #[test]
@@ -141,8 +145,8 @@ fn rejected_early_data_is_as_if_never_sent() {
         .send(b"lost"[..].into(), false)
         .unwrap();
     pair.connect();
-    assert!(pair.c().rejected_0rtt() && !pair.c().accepted_0rtt());
-    assert!(!pair.s().has_0rtt() && !pair.s().accepted_0rtt());
+    assert!(pair.c().session().rejected_0rtt() && !pair.c().session().accepted_0rtt());
+    assert!(!pair.s().session().has_0rtt() && !pair.s().session().accepted_0rtt());
     assert_eq!(pair.s().streams().accept(Dir::Uni), None);
     assert_eq!(pair.s().stats().received_stream_bytes, 0);
     // The stream is gone, and its ID is free.
@@ -150,7 +154,7 @@ fn rejected_early_data_is_as_if_never_sent() {
     assert_eq!(send(pair.c(), Dir::Uni, b"again"), id);
     let arrived = |pair: &mut Pair| pair.s().streams().accept(Dir::Uni).is_some();
     assert!(pair.run_until(Duration::from_secs(1), arrived));
-    assert!(!pair.s().is_0rtt(id));
+    assert!(!pair.s().recv_stream(id).is_0rtt());
     assert_eq!(read(pair.s(), id), b"again");
     assert_eq!(pair.s().datagrams().recv(), None);
     assert_eq!(pair.c().stats().lost_packets, 0);
@@ -179,8 +183,8 @@ fn a_hello_retry_request_rejects_early_data() {
     let mut pair = tls.pair(client, server);
     send(pair.c(), Dir::Uni, &[7; 20_000]);
     pair.connect();
-    assert!(pair.c().rejected_0rtt() && pair.c().session().is_resumed());
-    assert!(!pair.s().accepted_0rtt());
+    assert!(pair.c().session().rejected_0rtt() && pair.c().session().is_resumed());
+    assert!(!pair.s().session().accepted_0rtt());
     assert_eq!(pair.s().stats().received_stream_bytes, 0);
 }
 
@@ -248,9 +252,9 @@ fn a_server_with_smaller_limits_rejects_early_data() {
         let mut changed = TransportConfig::default();
         changed.max_concurrent_bidi_streams(streams);
         let mut pair = tls.pair(client, changed);
-        assert!(pair.c().has_0rtt());
+        assert!(pair.c().session().has_0rtt());
         pair.connect();
-        assert_eq!(pair.c().accepted_0rtt(), accepted, "{streams}");
+        assert_eq!(pair.c().session().accepted_0rtt(), accepted, "{streams}");
         assert_eq!(pair.c().session().is_resumed(), accepted, "{streams}");
         let open = std::iter::from_fn(|| pair.c().streams().open(Dir::Bi)).count();
         assert_eq!(open as u64, streams);
@@ -272,7 +276,7 @@ fn limits_that_rose_hold_for_early_streams() {
     let id = pair.c().streams().open(Dir::Uni).unwrap();
     assert_eq!(pair.c().send_stream(id).write(&[1; 5000]), Ok(1000));
     pair.connect();
-    assert!(pair.c().accepted_0rtt());
+    assert!(pair.c().session().accepted_0rtt());
     assert_eq!(pair.c().send_stream(id).write(&[1; 5000]), Ok(5000));
 }
 
@@ -301,7 +305,7 @@ fn a_replay_to_the_same_server_is_rejected() {
         .collect();
     again.filter = Box::new(|_, _, _| false);
     assert!(again.run_until(Duration::from_secs(1), has_accepted));
-    assert!(!again.s().accepted_0rtt() && !again.s().session().is_resumed());
+    assert!(!again.s().session().accepted_0rtt() && !again.s().session().is_resumed());
     assert_eq!(again.s().streams().accept(Dir::Uni), None);
     assert!(again.s().is_handshaking());
 }
@@ -386,12 +390,12 @@ fn early_data_is_sent_again_after_a_retry() {
     let log = seen.clone();
     pair.app = Box::new(move |is_client, now, connection| {
         if !is_client && connection.streams().accept(Dir::Uni) == Some(id) {
-            assert!(connection.is_0rtt(id) && connection.is_handshaking());
+            assert!(connection.recv_stream(id).is_0rtt() && connection.is_handshaking());
             log.borrow_mut().push((now, read(connection, id)));
         }
     });
     pair.connect();
-    assert!(pair.c().accepted_0rtt());
+    assert!(pair.c().session().accepted_0rtt());
     // A round trip later than without, and as early as the handshake.
     assert_eq!(seen.borrow()[..], [(start + 3 * delay, data)]);
     // Dropped by the server, not lost.
@@ -459,7 +463,7 @@ fn exchange(network: Network, sizes: &[usize], rejects: bool, retry: bool) {
             }
         }
         assert!(!pair.c().is_closed(), "{:?}", pair.c().lost_reason());
-        if pair.c().rejected_0rtt() && !std::mem::replace(&mut rejected, true) {
+        if pair.c().session().rejected_0rtt() && !std::mem::replace(&mut rejected, true) {
             assert_eq!(write(pair.c()), ids, "the IDs are free");
         }
         if let Some((_, server)) = &mut pair.server.connection {
@@ -481,8 +485,8 @@ fn exchange(network: Network, sizes: &[usize], rejects: bool, retry: bool) {
         got == data && !pair.c().is_handshaking()
     });
     assert!(done, "{:?}", pair.c().lost_reason());
-    assert_eq!(pair.c().rejected_0rtt(), rejects);
-    assert_eq!(pair.s().accepted_0rtt(), !rejects);
+    assert_eq!(pair.c().session().rejected_0rtt(), rejects);
+    assert_eq!(pair.s().session().accepted_0rtt(), !rejects);
     assert!(back.iter().all(Vec::is_empty));
 }
 

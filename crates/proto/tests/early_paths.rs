@@ -14,7 +14,7 @@ const FLIGHT: usize = 24;
 fn eager(client: TransportConfig, server: TransportConfig) -> Pair {
     let mut pair = Pair::new(client, server);
     pair.app = Box::new(|is_client, now: Instant, connection| {
-        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
+        if is_client && connection.paths().may_open() && connection.paths().ids().count() == 1 {
             let _ = connection.open_path(now, tuple(1));
             if let Some(request) = connection.streams().open(Dir::Bi) {
                 let _ = connection.send_stream(request).write(b"all of it");
@@ -84,7 +84,7 @@ fn a_lost_datagram_costs_no_more_than_a_probe_timeout() {
 fn a_path_whose_packets_overtake_the_finished_opens_when_that_comes() {
     let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
     pair.app = Box::new(|is_client, now, connection| {
-        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
+        if is_client && connection.paths().may_open() && connection.paths().ids().count() == 1 {
             let stream = connection.streams().open(Dir::Uni).unwrap();
             let _ = connection.send_stream(stream).write(&[7; 40_000]);
             connection.open_path(now, tuple(1)).unwrap();
@@ -266,7 +266,7 @@ fn upload(
     let mut pair = Pair::new(transport(), transport());
     let second = mpquic_proto::FourTuple { remote, ..tuple(1) };
     pair.app = Box::new(move |is_client, now: Instant, connection| {
-        if is_client && connection.may_open_paths() && connection.paths().ids().count() == 1 {
+        if is_client && connection.paths().may_open() && connection.paths().ids().count() == 1 {
             let _ = connection.open_path(now, second);
             if let Some(stream) = connection.streams().open(Dir::Uni) {
                 let _ = connection.send_stream(stream).write(&vec![7; bytes]);

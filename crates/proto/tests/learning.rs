@@ -161,7 +161,7 @@ fn what_was_learned_outlives_the_scheduler_which_goes_with_the_connection() {
     let (mut pair, [client, server], _) = connected();
     let gone = |told: &Arc<Mutex<Told>>| told.lock().unwrap().gone;
     let events = |told: &Arc<Mutex<Told>>| told.lock().unwrap().events.len() as u64;
-    let learned = pair.c().learned().unwrap();
+    let learned = pair.c().scheduler().learned().unwrap();
     assert_eq!(learned.refused, events(&client));
     assert!(!gone(&client));
     let now = pair.now;
@@ -170,20 +170,23 @@ fn what_was_learned_outlives_the_scheduler_which_goes_with_the_connection() {
     assert!(!pair.c().is_drained());
     assert!(pair.run_until(Duration::from_secs(1), |_| gone(&server)));
     assert!(!pair.s().is_drained());
-    assert_eq!(pair.c().learned(), Some(learned));
+    assert_eq!(pair.c().scheduler().learned(), Some(learned));
     assert!(pair.run_until(Duration::from_secs(20), |pair| {
         pair.c().is_drained() && pair.s().is_drained()
     }));
-    assert_eq!(pair.s().learned().unwrap().refused, events(&server));
-    assert_eq!(pair.s().learned().unwrap().scheduler, "notes");
+    assert_eq!(
+        pair.s().scheduler().learned().unwrap().refused,
+        events(&server)
+    );
+    assert_eq!(pair.s().scheduler().learned().unwrap().scheduler, "notes");
 }
 
 #[test]
 fn schedulers_that_do_not_learn_have_nothing_to_tell() {
     let mut pair = Pair::new(TransportConfig::default(), TransportConfig::default());
     pair.connect();
-    assert_eq!(pair.c().learned(), None);
+    assert_eq!(pair.c().scheduler().learned(), None);
     let now = pair.now;
     pair.c().close(now, VarInt::from_u32(0), Vec::new().into());
-    assert_eq!(pair.c().learned(), None);
+    assert_eq!(pair.c().scheduler().learned(), None);
 }

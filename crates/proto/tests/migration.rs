@@ -376,7 +376,7 @@ fn a_server_that_forbids_it_has_its_way() {
         assert_eq!(refused, Err(PathError::MigrationDisabled));
         let refused = pair.c().path_mut(PathId::ZERO).replace_local(now, local);
         assert_eq!(refused, Err(PathError::MigrationDisabled));
-        if pair.c().is_multipath() {
+        if pair.c().paths().is_multipath() {
             let refused = pair.c().open_path(now, tuple(1));
             assert_eq!(refused, Err(PathError::MigrationDisabled));
         }

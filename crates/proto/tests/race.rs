@@ -279,7 +279,7 @@ fn servers_without_multipath_take_it_as_one_attempt() {
         !(from_client && tuple.local == client_addr(0) && is_initial(datagram))
     });
     pair.connect();
-    assert!(!pair.c().is_multipath());
+    assert!(!pair.c().paths().is_multipath());
     assert_eq!(
         pair.c().path(PathId::ZERO).map(|path| path.network_path()),
         Ok(tuple(1))

@@ -95,7 +95,7 @@ fn download(store: &Store, paths: usize) -> Vec<LearnedArm> {
     let mut network = network.build().unwrap();
     network.run_to_completion(Duration::from_secs(60)).unwrap();
     let connection = network.connection(Side::Server).unwrap();
-    connection.learned().unwrap().arms
+    connection.scheduler().learned().unwrap().arms
 }
 
 fn recalled(arms: &[LearnedArm]) -> Vec<bool> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mpquic_proto::{Connection, Side};
+use mpquic_proto::Side;
 use mpquic_sched::LearnedPolicy;
 use mpquic_sim::workload::{ResultError, Workload};
 use mpquic_sim::{Measurements, Network, Report};
@@ -33,7 +33,7 @@ impl Outcome {
         values.extend(of_workload.map(|(name, value)| (name.to_owned(), value)));
         let learned = network
             .connection(Side::Server)
-            .and_then(Connection::learned);
+            .and_then(|connection| connection.scheduler().learned());
         Ok(Self {
             primary: workload.primary().name,
             values,

@@ -11,7 +11,7 @@
 //!   exhausted. Therefore, only our sender must use every path.
 //! - `open_path` does not wait for connection IDs and does not report when they come. These tests
 //!   therefore retry after each round trip.
-//! - Its API cannot use a path ID above the peer's limit. `crates/proto/src/receive/tests/path_ids.rs`
+//! - Its API cannot use a path ID above the peer's limit. `crates/proto/src/connection/receive/tests/path_ids.rs`
 //!   tests how we respond to that.
 
 mod early;

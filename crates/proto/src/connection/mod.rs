@@ -1,45 +1,46 @@
-//! One connection: the struct and its poll methods. Glue: it calls its parts, no part calls back.
+//! One connection: the struct, how it begins, its poll methods and timers. Glue: it calls its parts, no part calls back.
 
-mod ack_loss;
-mod application;
-mod close;
-mod event;
-mod handshake;
+mod api;
+mod frames;
+mod life;
+mod packet;
+mod parameters;
 mod path_mut;
-mod paths;
 mod race;
-mod timers;
+mod receive;
+mod transmit;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use mpquic_sched_core::{ConnectionFacts, ConnectionId, Side};
+use mpquic_sched_core::{ConnectionFacts, Side};
+use mpquic_wire::transport_parameters::TransportParameters;
 use rand::rngs::StdRng;
 
-pub use event::{Event, PathEvent};
 pub use path_mut::PathMut;
-pub(crate) use race::{Race, Setup};
+use race::Race;
+pub(crate) use race::Setup;
 
 use crate::cid::{CidGenerator, ResetKey};
-use crate::closing::{IdleTimer, State};
+use crate::closing::{CloseFrame, IdleTimer, State};
+use crate::config::MIN_KEEP_ALIVE;
 use crate::data::DataPlane;
-use crate::datagram::Datagrams;
-use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent};
-use crate::forecast::ReceiveRate;
-use crate::handshake::{AddressProof, Ends, FirstFlight, Handshake, Session};
+use crate::events::{ConnectionEvent, DatagramMeta, EndpointEvent, EndpointEvents, Event};
+use crate::handshake::{
+    AddressProof, Ends, FirstFlight, Handshake, Session, TimerFacts as HandshakeFacts,
+};
 use crate::memory::Memory;
 use crate::observe::{Started, Watch};
-use crate::path::{ACK_DELAY_EXPONENT, AckFrequency, Paths, PathsSetup};
+use crate::path::{ALL, ChallengeOutcome, Expected, Paths, PathsSetup, TimerFacts};
+use crate::recovery::earlier;
 use crate::shards::Counted;
-use crate::stream::Streams;
+use crate::space::{PacketSpace, SpaceId};
 use crate::token::AddressTokens;
 use crate::{
-    ConnectError, ConnectionStats, EndpointConfig, FourTuple, PathId, ServerConfig,
-    TransportConfig, TransportError,
+    ConnectError, ConnectionError, ConnectionStats, EndpointConfig, FourTuple, PathErrorCode,
+    PathEvent, PathId, ServerConfig, TransportConfig, TransportError,
 };
-use mpquic_wire::packet::Version;
-use mpquic_wire::transport_parameters::{Grease, TransportParameters, VersionInformation};
 
 /// A connection without I/O. The caller passes datagrams and timeouts in, and takes datagrams and
 /// events out.
@@ -54,27 +55,25 @@ use mpquic_wire::transport_parameters::{Grease, TransportParameters, VersionInfo
 /// same results, except for the bytes of TLS's own random values.
 pub struct Connection {
     /// Before what it was made by, so that it ends first.
-    pub(crate) watch: Watch,
-    pub(crate) side: Side,
-    pub(crate) config: Arc<TransportConfig>,
-    pub(crate) endpoint_config: Arc<EndpointConfig>,
-    pub(crate) rng: StdRng,
-    pub(crate) state: State,
+    watch: Watch,
+    side: Side,
+    config: Arc<TransportConfig>,
+    endpoint_config: Arc<EndpointConfig>,
+    rng: StdRng,
+    state: State,
     pub(crate) handshake: Handshake,
     /// On clients with several addresses to begin on, until the handshake is confirmed: the other attempts.
-    pub(crate) race: Option<Box<Race>>,
+    race: Option<Box<Race>>,
     pub(crate) paths: Paths,
     pub(crate) data: DataPlane,
-    pub(crate) peer: TransportParameters,
-    pub(crate) idle: IdleTimer,
-    /// When the next look at the peer's pace is due, if it has to keep one.
-    pub(crate) pace_at: Option<Instant>,
-    pub(crate) events: VecDeque<Event>,
-    pub(crate) endpoint_events: VecDeque<EndpointEvent>,
-    pub(crate) totals: ConnectionStats,
-    pub(crate) receive_rate: ReceiveRate,
+    peer: TransportParameters,
+    idle: IdleTimer,
+    events: VecDeque<Event>,
+    endpoint_events: EndpointEvents,
+    totals: ConnectionStats,
 }
 
+/// How it begins.
 impl Connection {
     /// A connection that we start; its first datagram is ready to be polled.
     pub(crate) fn new_client(
@@ -96,11 +95,7 @@ impl Connection {
         //# This Destination Connection ID MUST be at least 8 bytes in length.
         let dcid = CidGenerator::new(8.max(endpoint.cids.len())).generate(&mut rng);
         let version = config.version;
-        let mut parameters = local_parameters(&config.transport, endpoint, scid, &mut rng);
-        // RFC 9368 section 3: what the server may turn this first flight into. TLS is bound to the version that it began
-        // with, so that is nothing else.
-        parameters.version_information =
-            Some(VersionInformation::new(version, [version], &mut rng));
+        let parameters = parameters::of_client(&config, endpoint, scid, &mut rng);
         let session = Session::client(config.tls, server_name, &parameters, &dcid, version)?;
         let ends = Ends {
             side: Side::Client,
@@ -156,30 +151,10 @@ impl Connection {
     ) -> Result<Self, TransportError> {
         let cid_generator = endpoint.cids.clone();
         let scid = cid_generator.generate(&mut rng);
-        let mut parameters = local_parameters(&config.transport, endpoint, scid, &mut rng);
-        //= specs/rfc9000.txt#section-7.3
-        //# A server includes the Destination Connection ID field from the first Initial packet it
-        //# received from the client in the original_destination_connection_id transport parameter; if
-        //# the server sent a Retry packet, this refers to the first Initial packet received before
-        //# sending the Retry packet.
-        parameters.original_destination_connection_id = Some(attempt.dcid);
-        if let AddressProof::Retry { original_dcid } = attempt.proof {
-            parameters.original_destination_connection_id = Some(original_dcid);
-            //= specs/rfc9000.txt#section-7.3
-            //# If it sends a Retry packet, a server also includes the Source Connection ID field
-            //# from the Retry packet in the retry_source_connection_id transport parameter.
-            parameters.retry_source_connection_id = Some(attempt.dcid);
-        }
-        parameters.stateless_reset_token = Some(reset_key.token(&scid));
-        parameters.disable_active_migration = !config.migration;
-        let preferred = config.preferred_address(&cid_generator, &reset_key, &mut rng);
-        parameters.preferred_address = preferred;
-        let version = attempt.version;
-        parameters.version_information = Some(VersionInformation::new(
-            version,
-            endpoint.versions(),
-            &mut rng,
-        ));
+        let (cids, key) = (&cid_generator, &reset_key);
+        let parameters =
+            parameters::of_server(config, endpoint, attempt, scid, cids, key, &mut rng);
+        let (preferred, version) = (parameters.preferred_address, attempt.version);
         let tls = config.tls.clone();
         let session = Session::server(tls, &parameters, &attempt.dcid, version)?;
         let ends = Ends {
@@ -264,7 +239,7 @@ impl Connection {
         let observer = crate::observe::observer(side, factories);
         let facts = ConnectionFacts::new(side, tuple.remote);
         let scheduler = config.scheduler.make_for(&facts);
-        let data = DataPlane::new(side, &config, scheduler, observer.is_some());
+        let data = DataPlane::new(now, side, &config, scheduler, observer.is_some());
         Self {
             watch: Watch::new(now, observer),
             side,
@@ -276,16 +251,17 @@ impl Connection {
             data,
             peer: TransportParameters::default(),
             idle: IdleTimer::new(now, config.max_idle_timeout),
-            pace_at: config.min_rate.map(|(_, period)| now + period),
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),
             totals: ConnectionStats::default(),
-            receive_rate: ReceiveRate::default(),
             endpoint_config: endpoint.clone(),
             config,
         }
     }
+}
 
+/// What a driver calls.
+impl Connection {
     /// What the endpoint must know; drain it before each transmit, so that no connection ID is
     /// told to the peer before it is routed.
     pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
@@ -309,61 +285,286 @@ impl Connection {
 
     /// Takes in a datagram from the endpoint, or several that came together.
     pub fn handle_event(&mut self, mut event: ConnectionEvent) {
-        if self.handshake.attempt().is_none() {
-            return self.on_event(&mut event);
-        }
+        let now = event.now;
         let cid_len = self.endpoint_config.cids.len();
         let race = self.race.as_deref_mut();
-        match race.and_then(|race| race.rival_of(&event.datagrams, cid_len)) {
-            Some(rival) => rival.on_event(&mut event),
-            None => self.on_event(&mut event),
+        if let Some(rival) = race.and_then(|race| race.rival_of(&event.datagrams, cid_len)) {
+            rival.handle_event(event);
+        } else {
+            let segment = event.segment.max(1);
+            let mut arrival = DatagramMeta::new(now, event.network_path, event.ecn);
+            for datagram in event.datagrams.chunks_mut(segment) {
+                arrival.bytes = datagram.len();
+                self.on_datagram(&arrival, datagram);
+            }
+            if self.state.is_handshaking()
+                && let Some(bytes) = self.handshake.memory_to_tell()
+            {
+                self.endpoint_events
+                    .push_back(EndpointEvent::HandshakeBytes(bytes));
+            }
         }
-        self.settle_race(event.now);
+        if self.race.is_some() {
+            self.settle_race(now);
+        }
     }
 
-    fn on_event(&mut self, event: &mut ConnectionEvent) {
-        let segment = event.segment.max(1);
-        let mut arrival = DatagramMeta::new(event.now, event.network_path, event.ecn);
-        for datagram in event.datagrams.chunks_mut(segment) {
-            arrival.bytes = datagram.len();
-            self.on_datagram(&arrival, datagram);
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.state.is_drained() {
+            return None;
         }
-        if self.state.is_handshaking()
-            && let Some(bytes) = self.handshake.memory_to_tell()
+        if let Some(until) = self.state.timer() {
+            return Some(until);
+        }
+        let mut next = self.idle.rest_timer();
+        if self.handshake.has_timers() {
+            let facts = HandshakeFacts::of(self.paths.get(PathId::ZERO), self.idle.since());
+            next = earlier(next, self.handshake.next_timeout(facts.as_ref()));
+            let race = self.race.as_deref();
+            next = earlier(next, race.and_then(|race| race.timer(self)));
+        }
+        if self.state.is_established() {
+            let waits = self.data.can_send_streams() || self.has_control();
+            let pto = || self.paths.smallest_pto();
+            next = earlier(next, self.data.next_timeout(waits, pto));
+        }
+        next = earlier(next, self.data.pace_timer());
+        if !self.paths.retired().is_empty() {
+            next = earlier(next, self.paths.retired_timeout());
+        }
+        // After the others: what they say spares a path to work out timers that come later.
+        for path in self.paths.iter() {
+            // The paths are looked over for others only where it matters.
+            let elsewhere = path.is_suspect() && self.paths.has_other_usable(path.index);
+            next = path.next_timeout(self.timer_facts(elsewhere), next);
+        }
+        self.idle.earlier(next, || self.paths.largest_pto())
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come. An early call does nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.on_timeout(now);
+        if self.handshake.attempt().is_some() {
+            self.with_race(|race, own| race.on_timeout(own, now));
+            self.settle_race(now);
+        }
+    }
+
+    /// Whether [`handle_timeout`](Self::handle_timeout) would draw conclusions from what was not acknowledged: packets
+    /// lost, a probe timeout, a path that falls suspect. If the task that receives may be late, look first whether
+    /// something waits to be received, and hand that in.
+    pub fn judges_silence(&self, now: Instant) -> bool {
+        self.paths.iter().any(|path| {
+            let elsewhere = path.is_suspect() && self.paths.has_other_usable(path.index);
+            path.judges_silence(now, self.timer_facts(elsewhere))
+        })
+    }
+}
+
+/// What time brings.
+impl Connection {
+    fn on_timeout(&mut self, now: Instant) {
+        if self.state.is_drained() {
+            return;
+        }
+        let due = self.poll_timeout();
+        if let Some(until) = self.state.timer() {
+            if until <= now {
+                self.end(now, None);
+            }
+            return;
+        }
+        if self.handshake.is_late(now) {
+            if let Some(race) = &mut self.race {
+                race.on_late(now);
+            }
+            return self.end(now, Some(ConnectionError::TimedOut));
+        }
+        let idle = self.idle.deadline(|| self.paths.largest_pto());
+        if idle.is_some_and(|at| at <= now) {
+            // RFC 9000 section 10.1: silently.
+            self.end(now, Some(ConnectionError::TimedOut));
+            return;
+        }
+        if self.data.is_too_slow(now) {
+            return self.start_closing(now, CloseFrame::TooSlow, true);
+        }
+        if self.idle.is_at_rest(now) {
+            // Gives back the memory that a transfer's buffers are kept for: the next transfer allocates them anew.
+            self.data.shrink();
+            self.events.shrink_to_fit();
+            self.endpoint_events.shrink_to_fit();
+            self.handshake.shrink();
+            self.paths.shrink();
+        }
+        self.handshake.on_timeout(now);
+        self.on_handshake_timeouts(now);
+        let ids: smallvec::SmallVec<[PathId; 16]> = self.paths.iter().map(|path| path.id).collect();
+        for id in ids {
+            self.on_path_timeout(now, due, id);
+        }
+        let pto = self.paths.smallest_pto();
+        self.data.on_timeout(now, pto);
+        for retired in self.paths.retired_mut() {
+            retired.on_timeout(now);
+        }
+        while let Some(id) = self.paths.discard_due(now) {
+            let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
+            self.paths.discard(id, rng, events);
+            self.watch.on_path_discarded(now, id);
+            let event = PathEvent::Discarded { id };
+            self.events.push_back(Event::Path(event));
+        }
+    }
+
+    /// Only clients ask for data and credit that do not come: servers have no NAT that forgets them, and know no new
+    /// address of their peer to ask at.
+    fn timer_facts(&self, elsewhere: bool) -> TimerFacts {
+        let idle_timeout = self.idle.timeout();
+        let client = self.side == Side::Client;
+        let waits = client && self.data.streams().is_limited();
+        //= specs/rfc9000.txt#section-4.1
+        //# To keep the connection from closing, a sender that is flow control limited SHOULD
+        //# periodically send a STREAM_DATA_BLOCKED or DATA_BLOCKED frame when it has no
+        //# ack-eliciting packets in flight.
+        // Not by servers: the idle timeout is what ends a client that reads nothing of what is kept for it.
+        let limited = idle_timeout
+            .filter(|_| waits)
+            .map(|timeout| (timeout / 3).max(MIN_KEEP_ALIVE));
+        let keep_alive = [self.config.keep_alive_interval, limited];
+        TimerFacts {
+            max_ack_delay: self.paths.peer_max_ack_delay(),
+            confirmed: self.handshake.is_confirmed(),
+            keep_alive: match self.state.is_established() {
+                true => keep_alive.into_iter().flatten().min(),
+                false => None,
+            },
+            elsewhere,
+            asks: client && self.state.is_established(),
+            expected: Expected {
+                streams: self.data.streams().may_receive(),
+                credit: waits || (client && self.data.streams().wants_streams()),
+                idle_timeout,
+            },
+        }
+    }
+
+    fn on_path_timeout(&mut self, now: Instant, due: Option<Instant>, id: PathId) {
+        let facts = self.timer_facts(false);
+        let Some((index, outcome)) = self.paths.on_timeout(now, due, id, facts) else {
+            return;
+        };
+        let changed = self.paths.any_lost() || outcome.suspect || outcome.offer;
+        if self.paths.any_lost() {
+            self.on_packets_lost(now, index, SpaceId::Data);
+        }
+        if changed {
+            self.watch.on_metrics(now, || self.paths.metrics(index));
+        }
+        let mut asks = outcome.kept_alive;
+        if outcome.receive_idle
+            && let Some(path) = self.paths.at_mut(index)
         {
-            self.endpoint_events
-                .push_back(EndpointEvent::HandshakeBytes(bytes));
+            let expected = Expected {
+                streams: self.data.streams().expects_data(),
+                ..facts.expected
+            };
+            asks |= path.on_receive_idle(now, expected, facts.max_ack_delay);
+        }
+        if asks && facts.expected.credit {
+            self.data.streams_mut().repeat_blocked();
+        }
+        if outcome.suspect {
+            self.on_suspect(now, id, index);
+        }
+        if outcome.certain && self.paths.confirm(now, index) {
+            self.offer_in_flight(index, ALL);
+        }
+        if outcome.offer {
+            let packets = self.paths.on_suspect_pto(now, index);
+            self.offer_in_flight(index, packets);
+        }
+        if outcome.repeat_control {
+            // RFC 9002 section 6.2.4: on the only path there is, a probe carries again what a lost packet may have
+            // carried. Control frames are queued again; stream data is copied when the probe is built.
+            for frame in &self.paths.frames_in_flight(index, 2) {
+                self.repeat_control(SpaceId::Data, frame);
+            }
+        }
+        if self.paths.suspect_early_data(now, index) {
+            // Data that was sent ahead of the validation may have gone where nobody is: others carry it, too.
+            self.on_suspect(now, id, index);
+            if self.paths.fail_over(index) {
+                self.offer_in_flight(index, ALL);
+            }
+        }
+        let events = &mut self.endpoint_events;
+        match self.paths.on_challenge_timeout(now, index, events) {
+            ChallengeOutcome::Waiting => {}
+            ChallengeOutcome::WentBack => self.data.on_path_moved(index),
+            //= specs/rfc9000.txt#section-9.3.2
+            //# If an endpoint has no state about the last validated peer address, it MUST close the
+            //# connection silently by discarding all connection state.
+            ChallengeOutcome::Failed if self.paths.open_count() == 1 => {
+                self.end(now, Some(ConnectionError::NoValidatedPath));
+            }
+            //= specs/rfc10069-draft.md#path-initiation
+            //# If validation fails, the client MUST NOT use the path and can remove any status
+            //# associated to the path initiation attempt.
+            //= specs/rfc10069-draft.md#path-initiation
+            //# As the used path ID is consumed either way, the endpoint MUST explicitly close the
+            //# path, as specified in {{path-close}}.
+            ChallengeOutcome::Failed => {
+                self.abandon_path(now, id, PathErrorCode::PATH_UNSTABLE_OR_POOR, false);
+            }
         }
     }
 
-    /// The version of QUIC.
-    pub fn version(&self) -> Version {
-        self.handshake.version()
+    fn on_handshake_timeouts(&mut self, now: Instant) {
+        for space_id in [SpaceId::Initial, SpaceId::Handshake] {
+            let space = self.handshake.space_mut(space_id);
+            let due = |space: &&mut PacketSpace| space.loss_time.is_some_and(|at| at <= now);
+            if let Some(space) = space.filter(due)
+                && let Some(index) = self.paths.on_handshake_loss_timeout(now, space, space_id)
+            {
+                self.on_packets_lost(now, index, space_id);
+            }
+        }
+        let facts = HandshakeFacts::of(self.paths.get(PathId::ZERO), self.idle.since());
+        let pto = self.handshake.pto_deadline(facts.as_ref());
+        if pto.is_some_and(|at| at <= now)
+            && let Some(path) = self.paths.get_mut(PathId::ZERO)
+        {
+            path.on_handshake_pto();
+            // If nothing is in flight, the next deadline counts from what a client sends now.
+            if self.handshake.on_pto() {
+                self.idle.keep();
+            }
+        }
+    }
+}
+
+/// A client's race.
+impl Connection {
+    /// Something may have happened to one of the attempts.
+    fn settle_race(&mut self, now: Instant) {
+        self.with_race(|race, own| race.settle(own, now));
+        // Until then, the other addresses may be needed.
+        if self.handshake.is_confirmed() {
+            self.race = self.race.take().filter(|race| race.has_farewells());
+            if self.race.is_none() {
+                self.handshake.set_attempt(None);
+            }
+        }
     }
 
-    /// The span in which the connection's `tracing` events are: those who log of it may enter it. Disabled if nobody read
-    /// at `debug` when the connection began.
-    pub fn span(&self) -> &tracing::Span {
-        self.watch.span()
-    }
-
-    /// Client or server.
-    pub fn side(&self) -> Side {
-        self.side
-    }
-
-    /// Figures of the whole connection.
-    pub fn stats(&self) -> ConnectionStats {
-        let mut stats = self.totals;
-        self.data.add_stats(&mut stats);
-        let keys = self.handshake.one_rtt();
-        stats.key_updates = keys.map_or(0, mpquic_wire::crypto::OneRttKeys::updates);
-        stats
-    }
-
-    /// What the scheduler has learned, on connections whose scheduler learns. Allocates.
-    pub fn learned(&self) -> Option<mpquic_sched_core::Learned> {
-        self.data.learned()
+    /// The race, and the attempt that the connection is: another one may take its place.
+    fn with_race<T>(&mut self, step: impl FnOnce(&mut Race, &mut Self) -> T) -> Option<T> {
+        let mut race = self.race.take()?;
+        let outcome = step(&mut race, self);
+        self.race = Some(race);
+        Some(outcome)
     }
 }
 
@@ -373,38 +574,6 @@ impl std::fmt::Debug for Connection {
             .field("side", &self.side)
             .field("scid", &self.handshake.scid())
             .finish_non_exhaustive()
-    }
-}
-
-/// What this side says of itself, whichever it is.
-fn local_parameters(
-    config: &TransportConfig,
-    endpoint: &EndpointConfig,
-    scid: ConnectionId,
-    rng: &mut StdRng,
-) -> TransportParameters {
-    let streams = Streams::local_params(config);
-    TransportParameters {
-        max_idle_timeout_ms: config
-            .max_idle_timeout
-            .map_or(0, |timeout| timeout.as_millis().min(1 << 60) as u64),
-        max_udp_payload_size: endpoint.max_udp_payload_size.into(),
-        initial_max_data: streams.max_data,
-        initial_max_stream_data_bidi_local: streams.max_stream_data_bidi_local,
-        initial_max_stream_data_bidi_remote: streams.max_stream_data_bidi_remote,
-        initial_max_stream_data_uni: streams.max_stream_data_uni,
-        initial_max_streams_bidi: streams.max_streams_bidi,
-        initial_max_streams_uni: streams.max_streams_uni,
-        ack_delay_exponent: ACK_DELAY_EXPONENT,
-        max_ack_delay_ms: config.max_ack_delay.as_millis() as u64,
-        active_connection_id_limit: crate::limits::ACTIVE_CONNECTION_ID_LIMIT,
-        initial_source_connection_id: Some(scid),
-        max_datagram_frame_size: Datagrams::local_max_frame_size(config),
-        min_ack_delay_us: Some(AckFrequency::min_ack_delay_us(config.max_ack_delay)),
-        initial_max_path_id: (config.max_paths > 1).then(|| config.max_paths - 1),
-        grease_quic_bit: endpoint.grease_quic_bit,
-        grease: Some(Grease::new(rng)),
-        ..TransportParameters::default()
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use mpquic_sched_core::{PathStatus, PathUpdateKind, Side};
 
-use super::{Connection, Event};
+use super::Connection;
+use crate::events::Event;
 use crate::path::Path;
 use crate::{FourTuple, PathError, PathErrorCode, PathEvent, PathId};
 

@@ -13,16 +13,16 @@ use mpquic_wire::packet::{Invariant, MAX_CID_LEN, parse_invariant};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::{Connection, Event};
+use super::Connection;
 use crate::cid::ResetKey;
 use crate::closing::CloseFrame;
-use crate::events::EndpointEvent;
+use crate::events::{EndpointEvent, Event};
 use crate::handshake::{Attempt, Tries};
 use crate::memory::Memory;
 use crate::path::{Epoch, memory_key};
 use crate::{
-    ClientConfig, ConnectionError, EndpointConfig, FailedAttempt, FourTuple, PathId, RaceConfig,
-    Transmit, TransportError, limits,
+    ClientConfig, ConnectError, ConnectionError, EndpointConfig, FailedAttempt, FourTuple, PathId,
+    RaceConfig, Transmit, TransportError, limits,
 };
 
 /// The attempts of a client beside the one that its connection is.
@@ -55,20 +55,40 @@ pub(crate) struct Setup<'a> {
     pub(crate) memory: &'a Arc<Memory>,
 }
 
-/// The pairs of addresses in the order in which they are tried. RFC 8305 section 4: those with the shortest round trips of
-/// earlier connections first, then those of which none is known, in the application's order. Without a race, that alone
-/// counts.
-pub(super) fn by_memory(setup: &Setup<'_>, tuples: &[FourTuple]) -> Vec<FourTuple> {
-    let mut ordered = tuples.to_vec();
-    let memory = setup.config.transport.path_memory.as_ref();
-    if let Some(memory) = memory.filter(|_| setup.config.race.is_some() && tuples.len() > 1) {
-        let now = Epoch::new(setup.endpoint).at(setup.now);
-        ordered.sort_by_cached_key(|tuple| {
-            let saved = memory.look_up(memory_key(Side::Client, *tuple), now);
-            saved.map_or(Duration::MAX, |saved| saved.min_rtt)
-        });
+impl Setup<'_> {
+    /// Starts a connection from the first local to the first remote address of `tuples`, and races the others against it.
+    pub(crate) fn connect(
+        self,
+        tuples: &[FourTuple],
+        rng: StdRng,
+    ) -> Result<Connection, ConnectError> {
+        let tuples = self.by_memory(tuples);
+        let mut tries = Tries::new(&tuples);
+        let first = tries.take().ok_or(ConnectError::NoAddress)?;
+        let mut connection = Connection::new_client(&self, first[0], rng)?;
+        if let Some(race) = self.config.race.filter(|_| tuples.len() > 1) {
+            let attempt = Attempt::new(self.now, &first, &race);
+            connection.handshake.set_attempt(Some(Box::new(attempt)));
+            connection.race = Some(Box::new(Race::new(self, tries, &race)));
+        }
+        Ok(connection)
     }
-    ordered
+
+    /// The pairs of addresses in the order in which they are tried. RFC 8305 section 4: those with the shortest round trips of
+    /// earlier connections first, then those of which none is known, in the application's order. Without a race, that alone
+    /// counts.
+    fn by_memory(&self, tuples: &[FourTuple]) -> Vec<FourTuple> {
+        let mut ordered = tuples.to_vec();
+        let memory = self.config.transport.path_memory.as_ref();
+        if let Some(memory) = memory.filter(|_| self.config.race.is_some() && tuples.len() > 1) {
+            let now = Epoch::new(self.endpoint).at(self.now);
+            ordered.sort_by_cached_key(|tuple| {
+                let saved = memory.look_up(memory_key(Side::Client, *tuple), now);
+                saved.map_or(Duration::MAX, |saved| saved.min_rtt)
+            });
+        }
+        ordered
+    }
 }
 
 /// An attempt that has failed: its addresses, and why.
@@ -79,7 +99,7 @@ fn failed(attempt: &Connection) -> Vec<FailedAttempt> {
 
 impl Race {
     /// Of the attempts that a client may make beside its connection's own.
-    pub(super) fn new(setup: Setup<'_>, tries: Tries, race: &RaceConfig) -> Self {
+    fn new(setup: Setup<'_>, tries: Tries, race: &RaceConfig) -> Self {
         // Packets of several attempts are told apart by connection ID.
         let alone = setup.endpoint.cids.len() == 0;
         Self {
@@ -150,9 +170,10 @@ impl Race {
     }
 
     /// When it has something to do.
-    pub(super) fn timer(&mut self, own: &Connection) -> Option<Instant> {
+    pub(super) fn timer(&self, own: &Connection) -> Option<Instant> {
         let step = self.next_step(own);
-        let rivals = self.rivals().filter_map(Connection::poll_timeout);
+        let rivals = self.others.iter().flat_map(|others| &others.rivals);
+        let rivals = rivals.filter_map(Connection::poll_timeout);
         step.into_iter().chain(rivals).min()
     }
 
@@ -308,8 +329,7 @@ impl Race {
         let told = told.filter(|event| *event != EndpointEvent::Drained);
         let newer = std::mem::take(&mut own.endpoint_events);
         own.endpoint_events = told.chain(newer).collect();
-        own.totals.sent_datagrams += old.totals.sent_datagrams;
-        own.totals.sent_bytes += old.totals.sent_bytes;
+        own.paths.add_sent_by(&old.paths);
         self.part_with(own, now, old);
     }
 

@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 
 use super::DataPlane;
 use super::plan::{BoundData, stream_ranges};
+use crate::PathId;
 use crate::frame_writer::FrameWriter;
+use crate::handshake::Handshake;
 use crate::path::Paths;
 use crate::schedule::{Copying, TailCopy};
 use crate::sent_frame::{SentFrame, StreamRange};
@@ -203,24 +205,32 @@ impl DataPlane {
         }
     }
 
-    /// Whether there is anything that may travel before the handshake is complete.
-    pub(crate) fn can_send_early(&self) -> bool {
-        self.streams.can_send_data() || self.streams.can_send_control() || self.datagrams.can_send()
+    /// Whether there is early data to send, and room for it in the congestion window. Without an acknowledgement the
+    /// window lets no more out than its initial size, which may leave at once (RFC 9002 section 7.7).
+    pub(crate) fn is_early_due(&self, handshake: &Handshake, paths: &Paths) -> bool {
+        let waits = !handshake.is_complete()
+            && handshake.has_early_keys()
+            && (paths.local_cids().can_send()
+                || self.streams.can_send_data()
+                || self.streams.can_send_control()
+                || self.datagrams.can_send());
+        let Some(path) = paths.get(PathId::ZERO).filter(|_| waits) else {
+            return false;
+        };
+        let in_flight = handshake.bytes_in_flight() + path.space().bytes_in_flight();
+        in_flight + u64::from(path.mtu()) <= paths.controller().window(path.index)
     }
 
-    /// Streams and datagrams before the handshake is complete, on the path of the handshake, if it is there.
-    pub(crate) fn fill_early(
-        &mut self,
-        w: &mut FrameWriter<'_>,
-        now: Instant,
-        path: Option<PathIndex>,
-    ) {
+    /// Streams and datagrams: what a 0-RTT packet may carry, and of that what a client that has heard nothing yet has
+    /// to say. A server's 1-RTT packet has the connection IDs of further paths before them.
+    pub(crate) fn fill_early(&mut self, w: &mut FrameWriter<'_>, now: Instant, paths: &mut Paths) {
+        paths.fill_early_cids(w);
         if self.streams.can_send_control() {
             self.streams.fill_control(w);
         }
         self.datagrams.fill(w, None, now);
-        if let Some(index) = path {
-            self.streams.fill(w, Data::Next, index);
+        if let Some(path) = paths.get(PathId::ZERO) {
+            self.streams.fill(w, Data::Next, path.index);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What an application does with a connection's streams and datagrams: handles that borrow the connection.
 
 use bytes::Bytes;
-use mpquic_sched_core::{Dir, PathSet, StreamHints, StreamId, VarInt};
+use mpquic_sched_core::{ConnectionFacts, Dir, Learned, PathSet, StreamHints, StreamId, VarInt};
 use mpquic_wire::packet::{MIN_INITIAL_DATAGRAM, TAG_LEN};
 
 use super::DataPlane;
@@ -39,7 +39,18 @@ pub struct Datagrams<'a> {
     early: bool,
 }
 
+/// A connection's scheduler. Of [`Connection::scheduler`](crate::Connection::scheduler).
+#[derive(Clone, Copy)]
+pub struct SchedulerRef<'a> {
+    data: &'a DataPlane,
+    paths: &'a Paths,
+}
+
 impl DataPlane {
+    pub(crate) fn scheduler_handle<'a>(&'a self, paths: &'a Paths) -> SchedulerRef<'a> {
+        SchedulerRef { data: self, paths }
+    }
+
     /// `closed`: no stream can be opened or written any more.
     pub(crate) fn streams_handle(&mut self, closed: bool) -> Streams<'_> {
         Streams { data: self, closed }
@@ -68,6 +79,23 @@ impl DataPlane {
             paths,
             early,
         }
+    }
+}
+
+impl SchedulerRef<'_> {
+    /// What it is called ([`Scheduler::name`](mpquic_sched_core::Scheduler::name)).
+    pub fn name(self) -> &'static str {
+        self.data.schedule.name()
+    }
+
+    /// What it has learned, if it learns. Allocates.
+    pub fn learned(self) -> Option<Learned> {
+        self.data.schedule.learned()
+    }
+
+    /// What a factory of schedulers is told of the connection.
+    pub fn facts(self) -> ConnectionFacts {
+        self.paths.facts()
     }
 }
 
@@ -200,6 +228,12 @@ impl RecvStream<'_> {
     /// Its ID.
     pub const fn id(&self) -> StreamId {
         self.id
+    }
+
+    /// On servers, whether data of the stream came in 0-RTT packets, so that it may be a repetition of
+    /// what another connection brought before. False once the stream was read to its end.
+    pub fn is_0rtt(&self) -> bool {
+        self.data.streams.is_early(self.id)
     }
 
     /// Reads the next bytes into `buf`. `Ok(None)` is the end of the stream.

@@ -9,24 +9,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{
-    Acked, EcnCodepoint, Learned, Lost, PathId, PathIndex, PathKey, PathSet, PathUpdate, Scheduler,
-    Sent, Side,
+    Acked, EcnCodepoint, Lost, PathId, PathIndex, PathKey, PathSet, PathUpdate, Scheduler, Sent,
+    Side,
 };
 
 use batch::Batches;
 pub use batch::SpareBuffers;
 pub(crate) use batch::{Batch, BatchMut, Popped, Sizes};
-pub use handles::{Datagrams, RecvStream, SendStream, Streams};
+pub use handles::{Datagrams, RecvStream, SchedulerRef, SendStream, Streams};
 pub(crate) use plan::BoundData;
 
 use crate::datagram;
+use crate::forecast::ReceiveRate;
 use crate::memory::Memory;
 use crate::recovery::earlier;
 pub(crate) use crate::schedule::Planned;
 use crate::schedule::{Purse, Schedule};
 use crate::sent_frame::StreamRange;
 use crate::stream::{self, PeerStreamParams, StreamEvent};
-use crate::{ConnectionStats, TransportConfig};
+use crate::{ConnectionStats, ThroughputForecast, TransportConfig, TransportError};
+use mpquic_wire::frame::Stream;
 use mpquic_wire::transport_parameters::TransportParameters;
 
 /// A connection's data and what decides when and where it leaves.
@@ -35,11 +37,17 @@ pub(crate) struct DataPlane {
     datagrams: datagram::Datagrams,
     schedule: Schedule,
     batches: Batches,
+    receive_rate: ReceiveRate,
+    /// The peer has to take so many bytes per second of what waits for it, over each such period.
+    min_rate: Option<(u64, Duration)>,
+    /// When such a period ends.
+    pace_at: Option<Instant>,
 }
 
 impl DataPlane {
     /// Without data. `watched`: somebody wants to know what the scheduler decides.
     pub(crate) fn new(
+        now: Instant,
         side: Side,
         config: &TransportConfig,
         scheduler: Box<dyn Scheduler>,
@@ -55,6 +63,9 @@ impl DataPlane {
             datagrams: datagram::Datagrams::new(config),
             schedule,
             batches: Batches::default(),
+            receive_rate: ReceiveRate::default(),
+            min_rate: config.min_rate,
+            pace_at: config.min_rate.map(|(_, period)| now + period),
         }
     }
 
@@ -130,6 +141,31 @@ impl DataPlane {
         self.datagrams.is_blocked() && self.datagrams.poll_unblocked()
     }
 
+    /// A STREAM frame. `rtt`: of all paths, asked for by the first frame of a batch only.
+    #[inline]
+    pub(crate) fn on_stream_frame(
+        &mut self,
+        now: Instant,
+        rtt: impl Fn() -> Duration,
+        stream: &Stream<'_>,
+    ) -> Result<(), TransportError> {
+        let before = self.streams.received();
+        self.streams.on_stream_frame(now, &rtt, stream)?;
+        let rise = self.streams.received() - before;
+        self.receive_rate.on_received(now, rise, rtt);
+        Ok(())
+    }
+
+    /// What the connection may be expected to carry. `send`: what its paths deliver, bytes per second.
+    pub(crate) fn forecast(&self, send: u64) -> ThroughputForecast {
+        let (receive, receive_low) = self.receive_rate.forecast();
+        ThroughputForecast {
+            receive,
+            receive_low,
+            send: (send > 0).then_some(send),
+        }
+    }
+
     /// A packet with data left.
     #[inline]
     pub(crate) fn on_sent(&mut self, event: &Sent) {
@@ -178,6 +214,26 @@ impl DataPlane {
             next = earlier(next, self.schedule.release_of(path));
         }
         next
+    }
+
+    /// When the next look at the peer's pace is due, if it has to keep one.
+    #[inline]
+    pub(crate) fn pace_timer(&self) -> Option<Instant> {
+        self.pace_at
+    }
+
+    /// Whether a period is over in which the peer took less of what waited for it than it had to.
+    pub(crate) fn is_too_slow(&mut self, now: Instant) -> bool {
+        let Some((rate, period)) = self.min_rate else {
+            return false;
+        };
+        if self.pace_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        self.pace_at = Some(now + period);
+        let least = u128::from(rate) * period.as_millis() / 1000;
+        let taken = self.streams.end_period();
+        taken.is_some_and(|taken| u128::from(taken) < least)
     }
 
     /// A timer of the scheduler may have come.
@@ -234,19 +290,10 @@ impl DataPlane {
         }
     }
 
-    /// What the scheduler is called.
-    pub(crate) fn scheduler_name(&self) -> &'static str {
-        self.schedule.name()
-    }
-
-    /// What the scheduler has learned, if it learns. Allocates.
-    pub(crate) fn learned(&self) -> Option<Learned> {
-        self.schedule.learned()
-    }
-
-    /// Nothing more is sent: the scheduler goes.
-    pub(crate) fn end_scheduling(&mut self) {
+    /// The connection is over: the scheduler goes, and what was kept to be sent. What was received can still be read.
+    pub(crate) fn on_closed(&mut self) {
         self.schedule.end();
+        self.streams.on_closed();
     }
 
     /// The same, and the scheduler, which has panicked, perhaps, is not even dropped.

@@ -1,6 +1,6 @@
 //! Tests of the data plane with paths and without a handshake: what is planned, what is written, and what is left.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_sched_core::{
@@ -34,8 +34,16 @@ struct Fixture {
 
 impl Fixture {
     fn new(scheduler: impl Scheduler + 'static, paths: u32) -> Self {
-        let config = TransportConfig::default();
-        let mut data = DataPlane::new(Side::Client, &config, Box::new(scheduler), false);
+        Self::with_config(scheduler, paths, &TransportConfig::default())
+    }
+
+    fn with_config(
+        scheduler: impl Scheduler + 'static,
+        paths: u32,
+        config: &TransportConfig,
+    ) -> Self {
+        let now = Instant::now();
+        let mut data = DataPlane::new(now, Side::Client, config, Box::new(scheduler), false);
         data.set_peer_params(&TransportParameters {
             initial_max_data: 1 << 20,
             initial_max_stream_data_uni: 1 << 20,
@@ -44,10 +52,10 @@ impl Fixture {
             ..TransportParameters::default()
         });
         Self {
-            now: Instant::now(),
+            now,
             data,
             paths: test_paths(paths),
-            watch: Watch::new(Instant::now(), None),
+            watch: Watch::new(now, None),
             rng: StdRng::seed_from_u64(1),
         }
     }
@@ -257,4 +265,28 @@ fn a_closed_connection_opens_and_writes_nothing() {
     assert_eq!(f.data.streams_handle(true).open(Dir::Uni), None);
     let written = f.data.send_stream(id, true).write(b"more");
     assert_eq!(written, Err(crate::WriteError::ClosedStream));
+}
+
+#[test]
+fn a_peer_that_takes_less_than_it_must_is_too_slow_once_a_period_is_over() {
+    let period = Duration::from_secs(1);
+    let mut config = TransportConfig::default();
+    config.min_peer_rate(1000, period);
+    let mut f = Fixture::with_config(MinRtt::default(), 1, &config);
+    assert_eq!(f.data.pace_timer(), Some(f.now + period));
+    f.write(2500);
+    assert!(!f.data.is_too_slow(f.now), "the period is not over");
+    // Nothing waited when the first one began.
+    assert!(!f.data.is_too_slow(f.now + period));
+    assert_eq!(f.data.pace_timer(), Some(f.now + 2 * period));
+    assert!(f.data.is_too_slow(f.now + 2 * period));
+    let mut f = Fixture::new(MinRtt::default(), 1);
+    assert!(f.data.pace_timer().is_none() && !f.data.is_too_slow(f.now + period));
+}
+
+#[test]
+fn a_forecast_names_what_the_paths_deliver_once_they_do() {
+    let f = Fixture::new(MinRtt::default(), 1);
+    assert_eq!(f.data.forecast(0).send, None);
+    assert_eq!(f.data.forecast(5000).send, Some(5000));
 }

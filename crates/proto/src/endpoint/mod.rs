@@ -462,7 +462,7 @@ impl Endpoint {
             reset_key: &self.reset_key,
             memory: &self.memory,
         };
-        let mut connection = Connection::connect(setup, network_paths, rng)?;
+        let mut connection = setup.connect(network_paths, rng)?;
         let handle = self.register(None);
         self.take_events(handle, &mut connection);
         Ok((handle, connection))

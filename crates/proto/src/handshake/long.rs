@@ -5,12 +5,15 @@ use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionId, Side};
 use mpquic_wire::crypto::open_long;
-use mpquic_wire::packet::{PacketType, expand_pn, reserved_bits_are_zero, unprotect_header};
+use mpquic_wire::packet::{
+    MIN_INITIAL_DATAGRAM, PacketType, Version, expand_pn, reserved_bits_are_zero, unprotect_header,
+};
 use rustls::quic::DirectionalKeys;
 
 use super::Handshake;
 use crate::PathId;
 use crate::frame_writer::FrameWriter;
+use crate::path::Path;
 use crate::space::{PacketSpace, SpaceId};
 
 /// What the header and the tag of an Initial packet take beside its token and its CRYPTO frames, with an ACK frame.
@@ -53,7 +56,56 @@ pub(crate) struct Waiting {
     pub(crate) padded: bool,
 }
 
+/// A datagram with what they have to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Flight {
+    pub(crate) initial: bool,
+    pub(crate) handshake: bool,
+    /// The datagram must be expanded.
+    pub(crate) padded: bool,
+    /// Its bytes, at most.
+    pub(crate) size: usize,
+}
+
 impl Handshake {
+    /// Whether such a packet may come to this side. `datagram`: bytes of the UDP payload that it came in.
+    pub(crate) fn takes(
+        &self,
+        ty: PacketType,
+        version: Version,
+        token: &Range<usize>,
+        datagram: usize,
+    ) -> bool {
+        //= specs/rfc9000.txt#section-5.2.1
+        //# If a client receives a packet that uses a different version than it initially
+        //# selected, it MUST discard that packet.
+        if version != self.version {
+            return false;
+        }
+        match ty {
+            //= specs/rfc9000.txt#section-14
+            //# Therefore, an endpoint MUST NOT close a connection when it receives a
+            //# datagram that does not meet size constraints; the endpoint MAY discard such
+            //# datagrams.
+            //= specs/rfc9000.txt#section-14.1
+            //# A server MUST discard an Initial packet that is carried in a UDP datagram
+            //# with a payload that is smaller than the smallest allowed maximum datagram
+            //# size of 1200 bytes.
+            PacketType::Initial if self.side == Side::Server => datagram >= MIN_INITIAL_DATAGRAM,
+            //= specs/rfc9000.txt#section-17.2.2
+            //# Initial packets sent by the server MUST set the Token Length field to 0;
+            //# clients that receive an Initial packet with a non-zero Token Length field
+            //# MUST either discard the packet or generate a connection error of type
+            //# PROTOCOL_VIOLATION.
+            PacketType::Initial => token.is_empty(),
+            PacketType::Handshake => true,
+            //= specs/rfc9001.txt#section-5.6
+            //# A client MUST NOT attempt to decrypt 0-RTT packets it receives and
+            //# instead MUST discard them.
+            PacketType::ZeroRtt => self.side == Side::Server,
+        }
+    }
+
     /// Removes the protection of a packet. `expected`: the number that is next on path 0, where 0-RTT packets belong.
     pub(crate) fn open(
         &self,
@@ -170,6 +222,27 @@ impl Handshake {
         })
     }
 
+    /// The datagram that leaves next, on the path of the handshake and within its congestion window.
+    pub(crate) fn next_flight(&self, now: Instant, path: &Path, window: u64) -> Option<Flight> {
+        let waiting = self.waiting(now)?;
+        let limit = usize::try_from(path.send_limit()).unwrap_or(usize::MAX);
+        let size = usize::from(path.mtu()).min(limit);
+        let in_flight = self.bytes_in_flight() + path.space().bytes_in_flight();
+        // RFC 9002 section 7: probes may exceed the window; the handshake otherwise may not.
+        if !waiting.urgent && window.saturating_sub(in_flight) < size as u64 {
+            return None;
+        }
+        if size < 64 || (waiting.padded && size < MIN_INITIAL_DATAGRAM) {
+            return None;
+        }
+        Some(Flight {
+            initial: waiting.initial,
+            handshake: waiting.handshake,
+            padded: waiting.padded,
+            size,
+        })
+    }
+
     fn has_to_send(&self, now: Instant, space_id: SpaceId) -> bool {
         let space = self.spaces.get(space_id);
         space.is_some_and(|space| {
@@ -193,6 +266,22 @@ impl Handshake {
     /// What goes into Initial packets of ours.
     pub(crate) fn initial_token(&self) -> &[u8] {
         &self.initial_token
+    }
+
+    /// The type of a packet of ours with a long header that belongs into this space; `None` if there can be none.
+    pub(crate) fn long_type(&self, space_id: SpaceId) -> Option<PacketType> {
+        match space_id {
+            SpaceId::Initial => Some(PacketType::Initial),
+            SpaceId::Handshake => Some(PacketType::Handshake),
+            //= specs/rfc9001.txt#section-5.6
+            //# A server MUST NOT use 0-RTT keys to protect packets; it uses 1-RTT keys to
+            //# protect acknowledgments of 0-RTT packets.
+            SpaceId::Data if self.side == Side::Server => None,
+            SpaceId::Data => {
+                let keys = self.session.early_data.keys();
+                keys.map(|_| PacketType::ZeroRtt)
+            }
+        }
     }
 
     /// The keys for a packet with a long header.

@@ -9,6 +9,7 @@ mod long;
 mod retry;
 mod session;
 mod sessions;
+mod short;
 mod spaces;
 mod start;
 #[cfg(test)]
@@ -19,16 +20,17 @@ mod tries;
 mod undecryptable;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
 use rand::rngs::StdRng;
+use smallvec::SmallVec;
 
 pub(crate) use attempt::{Attempt, Refused};
-pub(crate) use early_data::EarlyData;
 pub(crate) use long::{Opened, Source};
 pub use session::Session;
+pub(crate) use short::NotOpened;
 pub use start::ConnectError;
 pub(crate) use start::{AddressProof, Ends, FirstFlight};
 pub(crate) use timers::TimerFacts;
@@ -38,7 +40,7 @@ pub(crate) use undecryptable::Undecryptable;
 use self::spaces::HandshakeSpaces;
 use self::tokens::Tokens;
 use self::undecryptable::Buffered;
-use crate::events::DatagramMeta;
+use crate::events::{DatagramMeta, EndpointEvent, EndpointEvents};
 use crate::frame_writer::FrameWriter;
 use crate::sent_frame::SentFrame;
 use crate::shards::Counted;
@@ -234,7 +236,51 @@ impl Handshake {
         self.session.one_rtt.as_mut()
     }
 
-    pub(crate) fn early_data(&self) -> &EarlyData {
+    /// Whether an acknowledgement of 1-RTT packets says something of their keys: the current ones are new, or used up.
+    #[inline]
+    pub(crate) fn keys_await_ack(&self) -> bool {
+        let keys = self.session.one_rtt.as_ref();
+        keys.is_some_and(|keys| keys.awaits_ack() || keys.update_due())
+    }
+
+    /// 1-RTT packets of a path were acknowledged, the largest of them with this number. Starts the key update that may be
+    /// due: returns how many there were with it.
+    #[cold]
+    pub(crate) fn on_keys_acked(
+        &mut self,
+        now: Instant,
+        nonce_path: Option<PathId>,
+        largest: u64,
+        pto: Duration,
+    ) -> Option<u64> {
+        let keys = self.session.one_rtt.as_mut()?;
+        keys.on_acked(nonce_path, largest, now, pto);
+        //= specs/rfc9001.txt#section-6.6
+        //# Endpoints MUST initiate a key update before sending more protected packets than
+        //# the confidentiality limit for the selected AEAD permits.
+        let updates = keys.update_due() && self.confirmed && keys.initiate_update(now);
+        updates.then(|| keys.updates())
+    }
+
+    /// Starts a key update, unless one is in progress or it is too early.
+    //= specs/rfc9001.txt#section-6.1
+    //# An endpoint MUST NOT initiate a key update prior to having confirmed the handshake (Section
+    //# 4.1.2).
+    pub(crate) fn update_keys(&mut self, now: Instant) {
+        if self.confirmed
+            && let Some(keys) = self.one_rtt_mut()
+        {
+            keys.initiate_update(now);
+        }
+    }
+
+    /// How often the keys of 1-RTT packets were updated.
+    pub(crate) fn key_updates(&self) -> u64 {
+        self.one_rtt().map_or(0, OneRttKeys::updates)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn early_data(&self) -> &early_data::EarlyData {
         &self.session.early_data
     }
 
@@ -488,6 +534,40 @@ impl Handshake {
 
     pub(crate) fn fill_new_tokens(&mut self, w: &mut FrameWriter<'_>) {
         self.tokens.fill(w);
+    }
+
+    /// The levels at which the peer may have keys to read a close on this path.
+    //= specs/rfc9000.txt#section-10.2.3
+    //# After the handshake is confirmed (see Section 4.1.2 of [QUIC-TLS]), an endpoint MUST
+    //# send any CONNECTION_CLOSE frames in a 1-RTT packet.
+    //= specs/rfc9000.txt#section-10.2.3
+    //# Under these circumstances, a server SHOULD send a CONNECTION_CLOSE frame in both
+    //# Handshake and Initial packets to ensure that at least one of them is processable by the
+    //# client.
+    //= specs/rfc9000.txt#section-10.2.3
+    //# * Prior to confirming the handshake, a peer might be unable to process 1-RTT packets, so
+    //# an endpoint SHOULD send a CONNECTION_CLOSE frame in both Handshake and 1-RTT packets.
+    pub(crate) fn close_levels(&self, path: PathId) -> SmallVec<[SpaceId; 3]> {
+        let early = path == PathId::ZERO && !self.confirmed;
+        let one_rtt = self.session.one_rtt.is_some() && (self.is_complete() || self.confirmed);
+        let levels = [
+            (SpaceId::Initial, early && self.has_keys(SpaceId::Initial)),
+            (
+                SpaceId::Handshake,
+                early && self.has_keys(SpaceId::Handshake),
+            ),
+            (SpaceId::Data, one_rtt),
+        ];
+        let known = levels.into_iter().filter(|(_, known)| *known);
+        known.map(|(level, _)| level).collect()
+    }
+
+    /// The connection ends before three PTOs have passed: its endpoint drops what still comes for the ID of the handshake.
+    pub(crate) fn retire_cid_quietly(&self, now: Instant, events: &mut EndpointEvents) {
+        // A connection with an ID of length zero has the endpoint to itself, and its next one has the same ID.
+        if !self.scid.is_empty() {
+            events.push_back(EndpointEvent::RetireCidQuietly(self.scid, now));
+        }
     }
 
     /// Packets of the Initial or Handshake space were acknowledged.

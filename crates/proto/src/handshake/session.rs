@@ -174,6 +174,30 @@ impl Session {
         self.tls.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
+    /// Whether this side sends, or has sent, early data (0-RTT): a client that resumes a session,
+    /// if its TLS configuration enables early data and the server's ticket allows it. On servers,
+    /// whether early data was accepted.
+    ///
+    /// A client can open streams and write to them from the start then. What it writes before the
+    /// handshake is complete can be read by the server twice and more: whoever recorded the packets can
+    /// send them again, to the same server or to another one of the same service. Write only what does
+    /// no harm when it is repeated (RFC 9001 section 9.2).
+    pub fn has_0rtt(&self) -> bool {
+        self.early_data.is_used()
+    }
+
+    /// Whether the server has accepted early data. On clients, false until the handshake is complete.
+    pub fn accepted_0rtt(&self) -> bool {
+        self.early_data.is_accepted()
+    }
+
+    /// Whether the server has rejected this client's early data. Streams that were opened before
+    /// [`Event::Connected`](crate::Event::Connected) are gone then, with all that was written to them, and so are
+    /// datagrams; their IDs are given to the streams that are opened from then on.
+    pub fn rejected_0rtt(&self) -> bool {
+        self.early_data.is_rejected()
+    }
+
     /// Whether a server waits for the ClientHello, or for the rest of it.
     pub(super) fn awaits_client_hello(&self) -> bool {
         self.read_space() == SpaceId::Initial

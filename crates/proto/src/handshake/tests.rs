@@ -7,7 +7,7 @@ use mpquic_sched_core::ConnectionId;
 use mpquic_test_support::tls::Identity;
 use mpquic_wire::crypto::seal_long;
 use mpquic_wire::frame::FrameIter;
-use mpquic_wire::packet::{PacketType, encode_long_header};
+use mpquic_wire::packet::{PacketType, encode_long_header, encode_short_header};
 use rand::SeedableRng;
 
 use super::*;
@@ -383,4 +383,80 @@ fn a_retry_is_acted_on_once_and_before_anything_else_of_the_servers() {
     let mut pair = Pair::new();
     pair.client.hear(&cid(2));
     assert!(!accepts(&pair.client), "a packet came before");
+}
+
+#[test]
+fn a_side_takes_only_the_long_packets_that_its_peer_may_send() {
+    let pair = Pair::new();
+    let (v1, none, some) = (Version::V1, 6..6, 6..7);
+    let (client, server) = (&pair.client, &pair.server);
+    assert!(server.takes(PacketType::Initial, v1, &some, 1200));
+    assert!(!server.takes(PacketType::Initial, v1, &some, 1199));
+    assert!(client.takes(PacketType::Initial, v1, &none, 100));
+    assert!(!client.takes(PacketType::Initial, v1, &some, 1200));
+    assert!(server.takes(PacketType::ZeroRtt, v1, &none, 100));
+    assert!(!client.takes(PacketType::ZeroRtt, v1, &none, 1200));
+    for side in [client, server] {
+        assert!(side.takes(PacketType::Handshake, v1, &none, 100));
+        assert!(!side.takes(PacketType::Handshake, Version::V2, &none, 1200));
+    }
+}
+
+#[test]
+fn a_close_goes_to_the_levels_whose_keys_the_peer_may_have() {
+    let mut pair = Pair::new();
+    let levels = |side: &Handshake| side.close_levels(PathId::ZERO).to_vec();
+    assert_eq!(levels(&pair.client), [SpaceId::Initial]);
+    pair.say(Side::Client).unwrap();
+    // The client may not have read the server's Finished.
+    assert_eq!(levels(&pair.server), LEVELS[..2]);
+    pair.say(Side::Server).unwrap();
+    assert_eq!(levels(&pair.client), LEVELS);
+    pair.say(Side::Client).unwrap();
+    pair.server.confirm();
+    assert_eq!(levels(&pair.server), [SpaceId::Data]);
+    // Nothing of the handshake goes on another path.
+    let other = pair.client.close_levels(PathId(1));
+    assert_eq!(other.as_slice(), [SpaceId::Data]);
+}
+
+#[test]
+fn a_1_rtt_packet_is_opened_unless_it_was_changed() {
+    let mut pair = Pair::new();
+    for side in [Side::Client, Side::Server, Side::Client] {
+        pair.say(side).unwrap();
+    }
+    let now = pair.now;
+    let mut seal = |first: u8| {
+        let mut buf = Vec::new();
+        let pn_offset = encode_short_header(&mut buf, &cid(2), false, 7, 4);
+        buf[0] |= first;
+        buf.extend_from_slice(&[0; 20]);
+        let keys = pair.client.one_rtt_mut().unwrap();
+        let sealed = keys.seal_packet(&mut buf, 0, pn_offset, 4, None, 7);
+        sealed.unwrap();
+        (buf, pn_offset)
+    };
+    let ((packet, at), (reserved, _)) = (seal(0), seal(0x18));
+    let mut open = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        let pto = || unreachable!("no key update is under way");
+        pair.server.open_short(now, None, 0, at, &mut bytes, pto)
+    };
+    let opened = open(&packet).unwrap();
+    assert_eq!((opened.number, opened.payload), (7, at + 4..at + 24));
+    assert!(!opened.reserved_bits && opened.updated.is_none());
+    assert!(open(&reserved).unwrap().reserved_bits);
+    assert_eq!(open(&packet[..at + 3]), Err(NotOpened::NoPacket));
+    let (last, rest) = packet.split_last().unwrap();
+    let changed = [rest, &[last ^ 1]].concat();
+    assert_eq!(open(&changed), Err(NotOpened::Undecryptable));
+    // Its acknowledgement is of interest to new keys only.
+    assert!(pair.client.keys_await_ack());
+    let pto = Duration::from_millis(100);
+    assert_eq!(pair.client.on_keys_acked(now, None, 7, pto), None);
+    assert!(!pair.client.keys_await_ack());
+    pair.client.confirm();
+    pair.client.update_keys(now);
+    assert_eq!(pair.client.key_updates(), 1);
 }

@@ -7,7 +7,7 @@ use mpquic_sched_core::Side;
 
 use super::Handshake;
 use crate::congestion::RttEstimator;
-use crate::path::PROBES_PER_PTO;
+use crate::path::{PROBES_PER_PTO, Path};
 use crate::recovery::{earlier, later};
 use crate::sent_frame::SentFrame;
 use crate::space::{SpaceId, pto_duration};
@@ -24,6 +24,18 @@ pub(crate) struct TimerFacts<'a> {
     pub(crate) idle_since: Instant,
 }
 
+impl<'a> TimerFacts<'a> {
+    /// Of the path of the handshake, if it is there.
+    pub(crate) fn of(path: Option<&'a Path>, idle_since: Instant) -> Option<Self> {
+        path.map(|path| Self {
+            rtt: path.rtt(),
+            pto_count: path.pto_count(),
+            at_limit: path.is_at_limit(),
+            idle_since,
+        })
+    }
+}
+
 impl Handshake {
     /// Whether any timer may be set.
     pub(crate) fn has_timers(&self) -> bool {
@@ -33,10 +45,16 @@ impl Handshake {
             || self.session.early_data.timer().is_some()
     }
 
-    /// The next of them. `facts`: none if path 0 is gone.
+    /// The next of them. `facts`: none if path 0 is gone. Apart from the rest, as most of a connection's life is after it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn next_timeout(&self, facts: Option<&TimerFacts<'_>>) -> Option<Instant> {
         let mut next = earlier(self.deadline, self.pto_deadline(facts));
         next = earlier(next, self.session.early_data.timer());
+        next = earlier(
+            next,
+            self.attempt.as_ref().and_then(|attempt| attempt.timer()),
+        );
         let losses = self.spaces.iter().filter_map(|space| space.loss_time);
         earlier(next, losses.min())
     }

@@ -73,6 +73,14 @@ impl Watch {
         self.note(now, Observation::Parameters(Parameters::of(ours, false)));
     }
 
+    /// The keys of 1-RTT packets were updated, if they were: so often by now, and by which side.
+    #[inline]
+    pub(crate) fn on_key_update(&mut self, now: Instant, updates: Option<u64>, by_peer: bool) {
+        if let Some(phase) = updates {
+            self.note(now, Observation::KeyUpdate { phase, by_peer });
+        }
+    }
+
     /// A packet leaves.
     #[cold]
     pub(crate) fn on_packet_sent(&mut self, packet: &PacketSent<'_>) {
@@ -82,9 +90,16 @@ impl Watch {
         }
     }
 
-    /// A packet of the peer was decrypted.
+    /// A packet of the peer was decrypted: made up only if somebody looks.
+    #[inline]
+    pub(crate) fn on_packet_received<'a>(&mut self, packet: impl FnOnce() -> PacketReceived<'a>) {
+        if self.wants_packets() {
+            self.tell_received(&packet());
+        }
+    }
+
     #[cold]
-    pub(crate) fn on_packet_received(&mut self, packet: &PacketReceived<'_>) {
+    fn tell_received(&mut self, packet: &PacketReceived<'_>) {
         self.story.received(packet);
         if let Some(observer) = &mut self.observer {
             observer.on_packet_received(packet);
@@ -110,6 +125,12 @@ impl Watch {
             _ => return,
         };
         let tuple = Some(tuple);
+        self.note(now, Observation::Path(PathChange { id, tuple, kind }));
+    }
+
+    /// Nothing is kept of an abandoned path any more.
+    pub(crate) fn on_path_discarded(&mut self, now: Instant, id: PathId) {
+        let (tuple, kind) = (None, PathChangeKind::Discarded);
         self.note(now, Observation::Path(PathChange { id, tuple, kind }));
     }
 

@@ -173,7 +173,8 @@ impl Paths {
         Some(plan)
     }
 
-    /// Writes the frames of a packet that is due, but for those of a loss probe, which are not only the paths' own.
+    /// Writes the frames of a packet that is due; of a loss probe, only its acknowledgement: what else it carries is not only
+    /// the paths' own.
     pub(crate) fn fill_due(
         &mut self,
         w: &mut FrameWriter<'_>,
@@ -209,7 +210,23 @@ impl Paths {
                     w.immediate_ack();
                 }
             }
-            Due::LossProbe => {}
+            Due::LossProbe => self.fill_own_ack(w, now, index),
+        }
+    }
+
+    /// Makes sure that a loss probe is answered, and at once.
+    pub(crate) fn finish_loss_probe(&self, w: &mut FrameWriter<'_>) {
+        //= specs/rfc9002.txt#section-6.2.4
+        //# All probe packets sent on a PTO MUST be ack-eliciting.
+        //= specs/rfc9002.txt#section-6.2.4
+        //# When there is no data to send, the sender SHOULD send a PING or other ack-eliciting
+        //# frame in a single packet, rearming the PTO timer.
+        if !w.is_ack_eliciting() {
+            w.ping();
+        }
+        if self.ack_frequency.is_in_use() {
+            // Answered late, a probe would tell nothing before the next one.
+            w.immediate_ack();
         }
     }
 

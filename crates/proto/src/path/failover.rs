@@ -320,15 +320,15 @@ impl Path {
 
 impl Paths {
     /// A path falls suspect. Returns how many of its packets in flight are offered to the other paths: all at once if the
-    /// peer is known to run, otherwise a few, and the rest when it is. `sent`: the bytes of the whole connection.
-    pub(crate) fn on_suspect(&mut self, now: Instant, index: PathIndex, sent: u64) -> usize {
+    /// peer is known to run, otherwise a few, and the rest when it is.
+    pub(crate) fn on_suspect(&mut self, now: Instant, index: PathIndex) -> usize {
         self.seek_evidence(now, index);
         if !self.has_other_usable(index) {
             return 0;
         }
         match self.confirm(now, index) {
             true => ALL,
-            false => self.unconfirmed_packets(index, sent),
+            false => self.unconfirmed_packets(index, self.traffic.sent_bytes),
         }
     }
 
@@ -667,13 +667,14 @@ mod tests {
         let now = Instant::now();
         let mut paths = paths();
         let first = open(&mut paths, 0);
-        assert_eq!(paths.on_suspect(now, first, 0), 0, "there is no other");
+        assert_eq!(paths.on_suspect(now, first), 0, "there is no other");
         open(&mut paths, 1);
         // 16 KiB of packets of 1200 bytes, at most ten at a time, and never less than one.
         for packets in [10, 3, 1, 1] {
-            assert_eq!(paths.on_suspect(now, first, 0), packets);
+            assert_eq!(paths.on_suspect(now, first), packets);
         }
-        assert_eq!(paths.on_suspect(now, first, 1 << 30), 10, "much was sent");
+        paths.count_sent(1, 1 << 30);
+        assert_eq!(paths.on_suspect(now, first), 10, "much was sent");
         assert_eq!(paths.on_suspect_pto(now, first), 1);
         let certain = now + paths.largest_pto() * UNCONFIRMED_PTOS;
         let before = certain.checked_sub(Duration::from_nanos(1)).unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use mpquic_sched_core::{PathIndex, PathStatus};
+use mpquic_sched_core::{PathIndex, PathStatus, Side};
 use mpquic_wire::frame::Frame;
 use smallvec::SmallVec;
 
@@ -71,8 +71,11 @@ impl Paths {
 
 /// Sent frames.
 impl Paths {
-    /// The path ID that can be opened next, once for each.
+    /// The path ID that can be opened next, once for each; on clients, once they may open any.
     pub(crate) fn take_available(&mut self) -> Option<PathId> {
+        if !self.may_open() {
+            return None;
+        }
         let next = self.next_unused(self.limits.as_ref()?.usable_max())?;
         let available = self.remote_cids.has_unused(next) && self.limits.as_mut()?.announce(next);
         available.then_some(next)
@@ -110,8 +113,17 @@ impl Paths {
     }
 
     /// New connection IDs of ours.
-    pub(crate) fn fill_local_cids(&mut self, w: &mut FrameWriter<'_>) {
+    fn fill_local_cids(&mut self, w: &mut FrameWriter<'_>) {
         self.local_cids.fill(w, self.limits.is_some());
+    }
+
+    /// On servers: those of further paths, in a packet that leaves before the handshake is complete.
+    pub(crate) fn fill_early_cids(&mut self, w: &mut FrameWriter<'_>) {
+        //= specs/rfc10069-draft.md#frames
+        //# All frames defined in this document MUST only be sent in 1-RTT packets.
+        if self.side == Side::Server {
+            self.fill_local_cids(w);
+        }
     }
 
     fn fill_path_frames(&mut self, w: &mut FrameWriter<'_>) {
@@ -183,8 +195,8 @@ impl Paths {
         }
     }
 
-    /// A control frame about paths arrived at the peer.
-    pub(crate) fn on_control_acked(&mut self, frame: &SentFrame) {
+    /// A control frame about paths that travelled on one of them arrived at the peer.
+    pub(crate) fn on_control_acked(&mut self, frame: &SentFrame, on: PathIndex) {
         match *frame {
             SentFrame::NewConnectionId { path, sequence } => {
                 self.local_cids.on_acked(path, sequence);
@@ -194,6 +206,7 @@ impl Paths {
             }
             SentFrame::AckFrequency(sequence) => self.ack_frequency.on_acked(sequence),
             SentFrame::PathAbandon(id) => self.abandons_mut().on_acked(id),
+            SentFrame::PathChallenge(token) => self.on_challenge_settled(on, token),
             _ => {}
         }
     }

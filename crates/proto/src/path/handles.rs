@@ -98,6 +98,19 @@ impl PathRef<'_> {
 }
 
 impl<'a> PathsRef<'a> {
+    /// Whether multipath was negotiated (RFC 10069). Known when the handshake is complete.
+    pub fn is_multipath(self) -> bool {
+        self.paths.is_multipath() && self.paths.is_complete()
+    }
+
+    /// Whether this side may open paths now: it is a client, and the handshake is where
+    /// [`TransportConfig::path_start`](crate::TransportConfig::path_start) has it. There may still be a limit in the
+    /// way, or no connection ID; [`PathEvent::Available`](crate::PathEvent::Available) tells when there is none. Once the
+    /// peer has refused a path that was opened before the handshake was confirmed, no other can be opened until it is.
+    pub fn may_open(self) -> bool {
+        self.paths.may_open()
+    }
+
     /// The open paths, validated or not.
     pub fn iter(self) -> impl Iterator<Item = PathRef<'a>> + 'a {
         let paths = self.paths;

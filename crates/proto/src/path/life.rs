@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
 use super::{Epoch, NetworkPath, Path, PathLimits, PathState, Paths, RetiredPath, memory_key};
-use crate::config::EarlyPathData;
+use crate::config::{EarlyPathData, PathStart};
 use crate::congestion::NewPath;
 use crate::events::{DatagramMeta, EndpointEvents};
 use crate::space::PacketSpace;
@@ -60,6 +60,12 @@ impl Paths {
         rng: &mut StdRng,
         events: &mut EndpointEvents,
     ) -> Result<(PathId, PathIndex), PathError> {
+        if self.side == Side::Server {
+            return Err(PathError::ServerSide);
+        }
+        if !self.may_open() {
+            return Err(PathError::HandshakeIncomplete);
+        }
         if !self.is_multipath() {
             return Err(PathError::MultipathNotNegotiated);
         }
@@ -246,9 +252,26 @@ impl Paths {
         Ok(meaning)
     }
 
-    /// Whether the peer refused a path that was opened before the handshake was confirmed: no other is until then.
-    pub(crate) fn was_early_refused(&self) -> bool {
-        self.early_refused
+    /// The handshake is complete. The peer sent this initial_max_path_id.
+    pub(crate) fn on_handshake_complete(&mut self, remote_max: Option<u32>) {
+        self.complete = true;
+        self.start_multipath(remote_max);
+    }
+
+    /// Whether the handshake is complete.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether this side may open paths now: it is a client, and the handshake is where
+    /// [`TransportConfig::path_start`](crate::TransportConfig::path_start) has it. Once the peer has refused a path that
+    /// was opened before the handshake was confirmed, no other is opened until it is.
+    pub(crate) fn may_open(&self) -> bool {
+        let handshake = match self.config.path_start {
+            PathStart::Complete if !self.early_refused => self.complete,
+            _ => self.confirmed,
+        };
+        handshake && self.side.is_client()
     }
 
     /// Ends a path ID, opened or not. What it had in flight is lost.
@@ -332,7 +355,7 @@ impl Paths {
 mod tests {
     use rand::SeedableRng;
 
-    use super::super::set::tests::{multipath, open as open_path, tuple};
+    use super::super::set::tests::{multipath, open as open_path, tuple, with_config};
     use super::*;
     use crate::events::EndpointEvent;
     use crate::limits;
@@ -368,6 +391,39 @@ mod tests {
         assert!(events.contains(&token));
         let cids = |event: &&EndpointEvent| matches!(event, EndpointEvent::AddCid(_));
         assert!(events.iter().filter(cids).count() > 2);
+    }
+
+    #[test]
+    fn a_client_opens_paths_from_the_moment_that_is_configured() {
+        let (now, mut rng) = (Instant::now(), StdRng::seed_from_u64(1));
+        let mut events = EndpointEvents::new();
+        for start in [PathStart::Complete, PathStart::Confirmed] {
+            let mut config = crate::TransportConfig::default();
+            config.max_paths(4).path_start(start);
+            let mut paths = with_config(Side::Client, config);
+            open_path(&mut paths, 0);
+            paths.know_cid(1);
+            let early = Err(PathError::HandshakeIncomplete);
+            let mut open = |paths: &mut Paths| {
+                let opened = paths.open(now, from(2), &mut rng, &mut events);
+                opened.map(|(id, _)| id)
+            };
+            assert_eq!(open(&mut paths), early);
+            paths.on_handshake_complete(Some(100));
+            if start == PathStart::Complete {
+                // The peer refuses one that came before the confirmation.
+                assert_eq!(open(&mut paths), Ok(PathId(1)));
+                assert!(paths.on_peer_abandons(now, 1, false).is_ok());
+            }
+            assert_eq!(open(&mut paths), early);
+            assert_eq!(paths.take_available(), None);
+            paths.on_handshake_confirmed(now);
+            assert!(paths.may_open());
+        }
+        let mut paths = multipath(Side::Server);
+        paths.on_handshake_confirmed(now);
+        let opened = paths.open(now, from(2), &mut rng, &mut events);
+        assert_eq!(opened, Err(PathError::ServerSide));
     }
 
     #[test]
@@ -443,7 +499,7 @@ mod tests {
         for (confirmed, refused) in [(true, false), (false, true)] {
             let path = paths.on_peer_abandons(now, 1, confirmed);
             assert_eq!(path, Ok(PeerAbandons::Path(PathId(1))));
-            assert_eq!(paths.was_early_refused(), refused);
+            assert_eq!(paths.early_refused, refused);
         }
         let unused = paths.on_peer_abandons(now, 2, true);
         assert_eq!(unused, Ok(PeerAbandons::Path(PathId(2))));

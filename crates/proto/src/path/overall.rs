@@ -1,14 +1,14 @@
-//! What all paths of a connection say together: probe timeouts, other paths to go on, what is worth buffering, and what the
-//! peer is asked for by way of acknowledgements.
+//! What all paths of a connection say together: probe timeouts, other paths to go on, what is worth buffering, what the
+//! peer is asked for by way of acknowledgements, and the figures of all.
 
 use std::time::Duration;
 
-use mpquic_sched_core::{PathIndex, PathSet, PathStatus};
+use mpquic_sched_core::{ConnectionFacts, EcnCodepoint, PathIndex, PathSet, PathStatus};
 
 use super::ack_frequency::PathsInUse;
-use super::{Path, PathFacts, Paths};
-use crate::PathId;
+use super::{Addresses, Path, PathFacts, Paths};
 use crate::congestion::Controller;
+use crate::{ConnectionStats, PathId, Transmit};
 
 /// PATH_CHALLENGEs on a path without an RTT sample are repeated no sooner than after this time.
 const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
@@ -16,6 +16,15 @@ const MIN_CHALLENGE_INTERVAL: Duration = Duration::from_millis(100);
 /// Initial windows of new data that must wait so that some of it goes on a path of which nothing is known. With fewer, another
 /// path delivers it all within its first two or three round trips; ours, from random pairs of paths.
 const AHEAD_WINDOWS: u64 = 8;
+
+/// UDP datagrams, and the bytes of their payloads.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Traffic {
+    sent: u64,
+    pub(super) sent_bytes: u64,
+    received: u64,
+    received_bytes: u64,
+}
 
 impl Paths {
     /// The peer's max_ack_delay: that of its transport parameters (RFC 9000 section 18.2), or what it was asked for.
@@ -197,5 +206,64 @@ impl Paths {
         if let Some(path) = self.at_mut(source) {
             path.mark_carried(packet, target);
         }
+    }
+
+    /// A UDP payload of so many bytes came.
+    #[inline]
+    pub(crate) fn count_received(&mut self, bytes: usize) {
+        self.traffic.received += 1;
+        self.traffic.received_bytes += bytes as u64;
+    }
+
+    /// So many datagrams leave, with so many bytes of UDP payload in all.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, datagrams: u64, bytes: u64) {
+        self.traffic.sent += datagrams;
+        self.traffic.sent_bytes += bytes;
+    }
+
+    /// This connection takes the place of one that sent on these paths.
+    pub(crate) fn add_sent_by(&mut self, old: &Self) {
+        self.count_sent(old.traffic.sent, old.traffic.sent_bytes);
+    }
+
+    /// Adds the figures of datagrams.
+    pub(crate) fn add_stats(&self, stats: &mut ConnectionStats) {
+        stats.sent_datagrams = self.traffic.sent;
+        stats.sent_bytes = self.traffic.sent_bytes;
+        stats.received_datagrams = self.traffic.received;
+        stats.received_bytes = self.traffic.received_bytes;
+    }
+
+    /// What the paths that can be used now deliver to the peer, bytes per second.
+    pub(crate) fn delivery_rate(&self) -> u64 {
+        let usable = self.iter().filter(|path| !path.is_suspect());
+        let rates = usable.map(|path| path.stats(self.controller()).delivery_rate);
+        rates.sum()
+    }
+
+    /// What a factory of schedulers is told of the connection.
+    pub(crate) fn facts(&self) -> ConnectionFacts {
+        ConnectionFacts::new(self.side, self.handshake_tuple.remote)
+    }
+
+    /// Datagrams leave: the last `size` bytes of a buffer, for a path. `None` if it is not open any more.
+    #[inline]
+    pub(crate) fn on_datagrams_sent(
+        &mut self,
+        id: PathId,
+        to: Addresses,
+        ecn: Option<EcnCodepoint>,
+        size: usize,
+        segment_size: Option<usize>,
+    ) -> Option<Transmit> {
+        let datagrams = segment_size.map_or(1, |segment| size.div_ceil(segment)) as u64;
+        self.count_sent(datagrams, size as u64);
+        Some(Transmit {
+            network_path: self.get_mut(id)?.on_datagrams_sent(to, datagrams, size)?,
+            ecn,
+            size,
+            segment_size,
+        })
     }
 }

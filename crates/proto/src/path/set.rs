@@ -10,6 +10,7 @@ use mpquic_wire::transport_parameters::{PreferredAddress, TransportParameters};
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
+use super::overall::Traffic;
 use super::{AckFrequency, Path, PathLimits, PendingAbandons, SettledPackets, StatusState};
 use crate::cid::{CidGenerator, LocalCids, RemoteCids, ResetKey};
 use crate::congestion::{Controller, ControllerContext};
@@ -122,10 +123,14 @@ pub(crate) struct Paths {
     pub(super) follows_peer: bool,
     /// The peer refused a path that was opened before the handshake was confirmed.
     pub(super) early_refused: bool,
-    /// The handshake is confirmed.
+    /// The handshake is complete.
+    pub(super) complete: bool,
+    /// It is confirmed, too.
     pub(super) confirmed: bool,
     /// Data of ours may go on some path before that is validated.
     pub(super) ahead: bool,
+    /// Of all paths that there were.
+    pub(super) traffic: Traffic,
     /// On servers: where the client received in the connection before, by its token.
     pub(super) known_addresses: SmallVec<[IpAddr; 2]>,
     /// What the last acknowledgement or timeout settled. Kept for its allocations.
@@ -208,8 +213,10 @@ impl Paths {
             handshake_tuple: setup.tuple,
             follows_peer: true,
             early_refused: false,
+            complete: false,
             confirmed: false,
             ahead: false,
+            traffic: Traffic::default(),
             known_addresses: SmallVec::new(),
             settled: SettledPackets::default(),
         }
@@ -545,8 +552,9 @@ impl Paths {
 
     /// The longest round trip of all paths that a receive window must cover.
     #[inline(never)]
-    pub(crate) fn covered_rtt(&self) -> Option<Duration> {
-        self.iter().map(|path| path.rtt().covered()).max()
+    pub(crate) fn covered_rtt(&self) -> Duration {
+        let covered = self.iter().map(|path| path.rtt().covered()).max();
+        covered.unwrap_or(self.config.initial_rtt)
     }
 
     /// The path IDs up to `max` that are not abandoned, ascending, open or not. The limit that we announce rises by one for
@@ -624,7 +632,7 @@ pub(super) mod tests {
         let mut config = TransportConfig::default();
         config.max_paths(4);
         let mut paths = with_config(side, config);
-        paths.start_multipath(Some(100));
+        paths.on_handshake_complete(Some(100));
         paths
     }
 

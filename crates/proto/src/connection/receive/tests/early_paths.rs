@@ -24,7 +24,7 @@ fn available(pair: &mut Pair) -> Vec<PathId> {
 fn a_refused_path_is_asked_for_again_when_the_handshake_is_confirmed() {
     let config = TransportConfig::default;
     let mut pair = forge::ready_for(Packet::Handshake, config(), config());
-    assert!(!pair.c().is_handshake_confirmed() && pair.c().may_open_paths());
+    assert!(!pair.c().is_handshake_confirmed() && pair.c().paths().may_open());
     while let Some(event) = pair.c().poll() {
         pair.client.events.push_back(event);
     }
@@ -42,7 +42,7 @@ fn a_refused_path_is_asked_for_again_when_the_handshake_is_confirmed() {
     let forgery = Forgery::new(Packet::OneRtt, &refusal);
     let datagram = forgery.seal_as(&mut pair, Side::Server, &dcid, 30);
     forge::hand_over(&mut pair, Side::Client, &datagram);
-    assert!(!pair.c().is_handshake_confirmed() && !pair.c().may_open_paths());
+    assert!(!pair.c().is_handshake_confirmed() && !pair.c().paths().may_open());
     let again = pair.c().open_path(now, pair::tuple(1));
     assert_eq!(again, Err(PathError::HandshakeIncomplete));
     while let Some(event) = pair.c().poll() {

@@ -1,23 +1,21 @@
 //! From a datagram to decrypted packets (RFC 9000 section 12.2): splits, finds keys and number space,
-//! decrypts, filters duplicates; what frames mean is `dispatch`'s.
+//! decrypts, filters duplicates; what frames mean is `frames`'s.
 
-mod dispatch;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mpquic_sched_core::{ConnectionId, Side};
+use mpquic_sched_core::{ConnectionId, PathUpdateKind, Side};
 use mpquic_wire::frame::{Frame, FrameIter};
 use mpquic_wire::packet::{
-    LONG_HEADER_FORM, MIN_INITIAL_DATAGRAM, PacketType, ProtectedPacket, decode_next, expand_pn,
-    key_phase, reserved_bits_are_zero, unprotect_header, version_list,
+    LONG_HEADER_FORM, PacketType, ProtectedPacket, decode_next, version_list,
 };
 
+use super::Connection;
 use crate::cid::is_reset;
-use crate::connection::Connection;
 use crate::events::{DatagramMeta, EndpointEvent};
-use crate::handshake::{Opened, Source};
+use crate::handshake::{NotOpened, Opened, Source};
 use crate::memory::MemoryFor;
 use crate::path::{Path, PathState};
 use crate::space::SpaceId;
@@ -29,8 +27,7 @@ impl Connection {
         if self.state.is_drained() || !self.paths.takes_from(&arrival.tuple) {
             return;
         }
-        self.totals.received_datagrams += 1;
-        self.totals.received_bytes += datagram.len() as u64;
+        self.paths.count_received(datagram.len());
         if !matches!(datagram, [0..LONG_HEADER_FORM, ..]) {
             return self.on_long_datagram(arrival, datagram);
         }
@@ -109,34 +106,7 @@ impl Connection {
                 pn_offset,
                 ..
             } => {
-                let usable = match ty {
-                    //= specs/rfc9000.txt#section-14
-                    //# Therefore, an endpoint MUST NOT close a connection when it receives a
-                    //# datagram that does not meet size constraints; the endpoint MAY discard such
-                    //# datagrams.
-                    //= specs/rfc9000.txt#section-14.1
-                    //# A server MUST discard an Initial packet that is carried in a UDP datagram
-                    //# with a payload that is smaller than the smallest allowed maximum datagram
-                    //# size of 1200 bytes.
-                    PacketType::Initial if self.side == Side::Server => {
-                        arrival.bytes >= MIN_INITIAL_DATAGRAM
-                    }
-                    //= specs/rfc9000.txt#section-17.2.2
-                    //# Initial packets sent by the server MUST set the Token Length field to 0;
-                    //# clients that receive an Initial packet with a non-zero Token Length field
-                    //# MUST either discard the packet or generate a connection error of type
-                    //# PROTOCOL_VIOLATION.
-                    PacketType::Initial => token.is_empty(),
-                    PacketType::Handshake => true,
-                    //= specs/rfc9001.txt#section-5.6
-                    //# A client MUST NOT attempt to decrypt 0-RTT packets it receives and
-                    //# instead MUST discard them.
-                    PacketType::ZeroRtt => self.side == Side::Server,
-                };
-                //= specs/rfc9000.txt#section-5.2.1
-                //# If a client receives a packet that uses a different version than it initially
-                //# selected, it MUST discard that packet.
-                if usable && *version == self.handshake.version() {
+                if self.handshake.takes(*ty, *version, token, arrival.bytes) {
                     self.on_long_packet(arrival, *ty, dcid, scid, *pn_offset, bytes);
                 }
             }
@@ -197,7 +167,10 @@ impl Connection {
                 }
                 return;
             }
-            Opened::Undecryptable => return self.on_undecryptable(now, space),
+            Opened::Undecryptable => {
+                self.totals.undecryptable_packets += 1;
+                return self.watch.note(now, Observation::Undecryptable { space });
+            }
             Opened::ReservedBits => {
                 return self.fail(
                     now,
@@ -246,7 +219,9 @@ impl Connection {
                 return;
             }
         }
-        self.on_authenticated(now, || PacketReceived {
+        // RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
+        self.idle.on_received(now);
+        self.watch.on_packet_received(|| PacketReceived {
             now,
             space,
             number,
@@ -309,48 +284,29 @@ impl Connection {
             PathState::NeverOpened(_) => 0,
             PathState::Abandoned(None) => return,
         };
-        let Some(keys) = self.handshake.one_rtt() else {
-            return;
-        };
-        let Some((first, truncated, pn_len)) =
-            unprotect_header(bytes, pn_offset, keys.remote_header())
-        else {
-            return self.check_reset(now, bytes);
-        };
-        let number = expand_pn(truncated, pn_len, expected);
-        let phase = key_phase(first);
-        // Only around a key update does it matter how long old keys are kept.
-        let updating = keys.keeps_previous() || phase != keys.phase();
-        let pto = if updating {
-            self.paths.largest_pto()
-        } else {
-            Duration::ZERO
-        };
-        let Some(keys) = self.handshake.one_rtt_mut() else {
-            return;
-        };
-        let (header, payload) = bytes.split_at_mut(pn_offset + pn_len);
-        let opened = keys.open(nonce_path, number, phase, header, payload, now, pto);
-        let len = match opened {
-            Ok(opened) => {
-                if opened.updated {
-                    let (phase, by_peer) = (keys.updates(), true);
-                    self.watch
-                        .note(now, Observation::KeyUpdate { phase, by_peer });
-                }
-                opened.payload_len
-            }
-            Err(mpquic_wire::crypto::OpenError::Decrypt) => {
-                self.on_undecryptable(now, NumberSpace::Path(id));
+        let paths = &self.paths;
+        let pto = || paths.largest_pto();
+        let opened = self
+            .handshake
+            .open_short(now, nonce_path, expected, pn_offset, bytes, pto);
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(NotOpened::NoPacket) => return self.check_reset(now, bytes),
+            Err(NotOpened::Undecryptable) => {
+                self.totals.undecryptable_packets += 1;
+                let space = NumberSpace::Path(id);
+                self.watch.note(now, Observation::Undecryptable { space });
                 return self.check_reset(now, bytes);
             }
-            Err(mpquic_wire::crypto::OpenError::Transport(error)) => return self.fail(now, error),
+            Err(NotOpened::Error(error)) => return self.fail(now, error),
         };
+        let (number, payload) = (opened.number, opened.payload);
+        self.watch.on_key_update(now, opened.updated, true);
         //= specs/rfc9000.txt#section-17.3.1
         //# An endpoint MUST treat receipt of a packet that has a non-zero value for these bits,
         //# after removing both packet and header protection, as a connection error of type
         //# PROTOCOL_VIOLATION.
-        if !reserved_bits_are_zero(first) {
+        if opened.reserved_bits {
             return self.fail(
                 now,
                 TransportError::protocol_violation("reserved bits are set"),
@@ -359,7 +315,6 @@ impl Connection {
         let paths = &self.paths;
         self.handshake
             .on_one_rtt_packet(|| now + 3 * paths.largest_pto());
-        let payload = pn_offset + pn_len..pn_offset + pn_len + len;
         if !self.state.is_alive() {
             if self.state.is_closing() {
                 self.closing_packet(arrival, id, &bytes[payload]);
@@ -377,7 +332,7 @@ impl Connection {
                 .streams()
                 .lacks_memory_for(memory, &bytes[payload.clone()])
         {
-            return self.on_packet_refused(memory, arrival, id, dcid, number, &bytes[payload]);
+            return self.on_packet_refused(memory, arrival, id, number, &bytes[payload]);
         }
         let fresh = match self.paths.state(id) {
             PathState::Open(path) => !path.is_duplicate(number),
@@ -388,7 +343,8 @@ impl Connection {
                 let Some(index) = self.paths.accept(id, arrival, packet, rng, events) else {
                     return;
                 };
-                self.on_path_added(now, index);
+                self.data.on_new_path(index);
+                self.tell_scheduler(now, index, PathUpdateKind::Opened);
                 true
             }
             PathState::Abandoned(None) => false,
@@ -396,7 +352,9 @@ impl Connection {
         if !fresh {
             return;
         }
-        self.on_authenticated(now, || PacketReceived {
+        // RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
+        self.idle.on_received(now);
+        self.watch.on_packet_received(|| PacketReceived {
             now,
             space: NumberSpace::Path(id),
             number,
@@ -428,7 +386,6 @@ impl Connection {
         memory: MemoryFor,
         arrival: &DatagramMeta,
         id: PathId,
-        dcid: &ConnectionId,
         number: u64,
         payload: &[u8],
     ) {
@@ -444,34 +401,20 @@ impl Connection {
         while let Some(frame) = frames.next() {
             let frame_type = frames.last_type();
             let taken = frame.and_then(|frame| match &frame {
-                Frame::Stream(stream) if !self.data.streams().has_memory_for(memory, stream) => {
-                    Ok(())
+                Frame::Stream(stream) if self.data.streams().has_memory_for(memory, stream) => {
+                    let taken = self.on_stream(arrival.now, id, stream);
+                    taken.map_err(|error| error.in_frame(frame_type))
                 }
-                Frame::Stream(_) | Frame::Ack(_) => self
-                    .on_frame(arrival, id, dcid, frame)
-                    .map_err(|error| error.in_frame(frame_type)),
+                Frame::Ack(ack) => {
+                    let taken = self.on_ack(arrival.now, SpaceId::Data, ack);
+                    taken.map_err(|error| error.in_frame(frame_type))
+                }
                 _ => Ok(()),
             });
             if let Err(error) = taken {
                 return self.fail(arrival.now, error);
             }
         }
-    }
-
-    /// RFC 9000 section 10.1: a packet that was received and processed restarts the idle timer.
-    #[inline]
-    fn on_authenticated<'a>(&mut self, now: Instant, packet: impl FnOnce() -> PacketReceived<'a>) {
-        self.idle.on_received(now);
-        if self.watch.wants_packets() {
-            self.watch.on_packet_received(&packet());
-        }
-    }
-
-    /// A packet did not decrypt.
-    #[cold]
-    fn on_undecryptable(&mut self, now: Instant, space: NumberSpace) {
-        self.totals.undecryptable_packets += 1;
-        self.watch.note(now, Observation::Undecryptable { space });
     }
 
     /// New keys are there: tries again what came too early (RFC 9001 section 5.7).

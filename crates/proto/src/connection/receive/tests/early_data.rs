@@ -213,7 +213,7 @@ fn a_server_that_accepts_early_data_and_reduces_a_limit_is_refused() {
         let mut smaller = TransportConfig::default();
         lower(&mut smaller);
         let mut pair = tls.pair(TransportConfig::default(), smaller);
-        assert!(pair.c().has_0rtt());
+        assert!(pair.c().session().has_0rtt());
         let closed = |pair: &mut Pair| pair.c().is_closed();
         assert!(pair.run_until(Duration::from_secs(1), closed));
         let error = forge::own_error(pair.c()).unwrap();
@@ -276,7 +276,7 @@ fn packets_before_the_client_hello_wait_for_it() {
     forge::hand_over(&mut pair, Side::Server, &hello.data);
     assert_eq!(forge::kept_undecryptable(pair.s()), 0);
     assert_eq!(pair.s().stats().received_stream_bytes, 8000);
-    assert!(pair.s().accepted_0rtt() && pair.s().is_0rtt(id));
+    assert!(pair.s().session().accepted_0rtt() && pair.s().recv_stream(id).is_0rtt());
 }
 
 /// As many as of any other packets, whoever sends them.
@@ -298,7 +298,7 @@ fn a_flood_before_the_client_hello() {
     }
     forge::hand_over(&mut pair, Side::Server, &hello);
     assert_eq!(forge::kept_undecryptable(pair.s()), 0);
-    assert!(pair.s().accepted_0rtt() && !pair.s().is_closed());
+    assert!(pair.s().session().accepted_0rtt() && !pair.s().is_closed());
 }
 
 //= specs/rfc9001.txt#section-4.6.1
@@ -344,7 +344,7 @@ fn an_acknowledgement_of_a_rejected_packet() {
         let id = pair.c().streams().open(Dir::Uni).unwrap();
         pair.c().send_stream(id).write(&[1; 100]).unwrap();
         pair.connect();
-        assert!(pair.c().rejected_0rtt());
+        assert!(pair.c().session().rejected_0rtt());
         forge::settle(&mut pair);
         let first = forge::next_number(pair.c());
         let number = if rejected { early } else { first };

@@ -1,16 +1,19 @@
-//! Frame to owner: one line per frame; holds no state and takes no decision of its own.
+//! Each frame to its owner, one line per frame: those that came, and those that were sent, once they are acknowledged or
+//! lost. Paths judge which packets are.
 
 use std::time::Instant;
 
-use mpquic_sched_core::{ConnectionId, PathStatus};
-use mpquic_wire::frame::{Frame, FrameIter, Stream};
+use mpquic_sched_core::{Acked, ConnectionId, Lost, PathIndex, PathStatus, PathUpdateKind};
+use mpquic_wire::frame::{AckFrame, Frame, FrameIter, Stream};
 use mpquic_wire::packet::PacketType;
 
-use crate::connection::{Connection, Event};
-use crate::events::DatagramMeta;
+use super::Connection;
+use crate::events::{DatagramMeta, Event};
+use crate::sent_frame::{Owner, SentFrame};
 use crate::space::{ReceivedPacket, SpaceId};
-use crate::{ConnectionError, PathId, TransportError};
+use crate::{ConnectionError, NumberSpace, PathEvent, PathId, TransportError};
 
+/// Frames that came.
 impl Connection {
     /// The frames of an Initial, Handshake or 0-RTT packet.
     pub(super) fn on_long_payload(
@@ -58,7 +61,8 @@ impl Connection {
             let result = match frame {
                 Frame::Ack(ack) => self.on_ack(now, space_id, &ack),
                 Frame::Crypto(crypto) => self.on_crypto(now, space_id, crypto.offset, crypto.data),
-                frame => self.on_frame(arrival, PathId::ZERO, dcid, frame),
+                Frame::Stream(stream) => self.on_stream(now, PathId::ZERO, &stream),
+                frame => self.on_rare_frame(arrival, PathId::ZERO, dcid, frame),
             };
             result.map_err(|error| error.in_frame(frame_type))?;
             if !self.state.is_alive() {
@@ -134,8 +138,12 @@ impl Connection {
             probing &= frame.is_probing();
             immediate |= matches!(frame, Frame::ImmediateAck);
             let frame_type = frames.last_type();
-            self.on_frame(arrival, id, dcid, frame)
-                .map_err(|error| error.in_frame(frame_type))?;
+            let taken = match frame {
+                Frame::Ack(ack) => self.on_ack(now, SpaceId::Data, &ack),
+                Frame::Padding | Frame::Ping => Ok(()),
+                frame => self.on_rare_frame(arrival, id, dcid, frame),
+            };
+            taken.map_err(|error| error.in_frame(frame_type))?;
             if !self.state.is_alive() {
                 return Ok(());
             }
@@ -160,29 +168,15 @@ impl Connection {
         if kept && !probing && self.handshake.is_confirmed() {
             let events = &mut self.endpoint_events;
             if let Some(index) = self.paths.follow_peer(arrival, id, number, events) {
-                self.on_path_switched(now, index);
+                self.data.on_path_moved(index);
+                self.announce_move(now, index);
             }
         }
         Ok(())
     }
 
-    pub(super) fn on_frame(
-        &mut self,
-        arrival: &DatagramMeta,
-        id: PathId,
-        dcid: &ConnectionId,
-        frame: Frame<'_>,
-    ) -> Result<(), TransportError> {
-        match frame {
-            Frame::Ack(ack) => self.on_ack(arrival.now, SpaceId::Data, &ack),
-            Frame::Stream(stream) => self.on_stream(arrival.now, id, &stream),
-            Frame::Padding | Frame::Ping | Frame::ImmediateAck => Ok(()),
-            frame => self.on_rare_frame(arrival, id, dcid, frame),
-        }
-    }
-
     #[inline(never)]
-    fn on_stream(
+    pub(super) fn on_stream(
         &mut self,
         now: Instant,
         id: PathId,
@@ -193,17 +187,12 @@ impl Connection {
         if let Some(path) = self.paths.receiving(id) {
             path.on_stream_bytes(bytes);
         }
-        // Asked for by the first frame of a batch only.
-        let (paths, config) = (&self.paths, &self.config);
-        let rtt = || paths.covered_rtt().unwrap_or(config.initial_rtt);
-        let before = self.data.streams().received();
-        self.data.streams_mut().on_stream_frame(now, rtt, stream)?;
-        let rise = self.data.streams().received() - before;
-        self.receive_rate.on_received(now, rise, rtt);
-        Ok(())
+        let paths = &self.paths;
+        self.data
+            .on_stream_frame(now, || paths.covered_rtt(), stream)
     }
 
-    /// Apart from those that most packets have, so that these run through little code.
+    /// All frames but those that most packets have, so that these run through little code.
     #[cold]
     #[inline(never)]
     fn on_rare_frame(
@@ -216,11 +205,9 @@ impl Connection {
         let now = arrival.now;
         let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
         match frame {
-            Frame::Padding
-            | Frame::Ping
-            | Frame::ImmediateAck
-            | Frame::Ack(_)
-            | Frame::Stream(_) => {}
+            Frame::Padding | Frame::Ping | Frame::ImmediateAck => {}
+            Frame::Ack(ack) => self.on_ack(now, SpaceId::Data, &ack)?,
+            Frame::Stream(stream) => self.on_stream(now, id, &stream)?,
             Frame::AckFrequency(frame) => self.paths.ack_frequency_mut().on_frame(&frame)?,
             Frame::Crypto(crypto) => {
                 self.on_crypto(now, SpaceId::Data, crypto.offset, crypto.data)?;
@@ -326,11 +313,175 @@ impl Connection {
     }
 }
 
-pub(super) fn not_allowed() -> TransportError {
+/// Frames that were sent.
+impl Connection {
+    /// ACK or PATH_ACK, in a packet of this space.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        frame: &AckFrame<'_>,
+    ) -> Result<(), TransportError> {
+        let Some((id, index)) = self.paths.of_ack(space, frame)? else {
+            return Ok(());
+        };
+        if space == SpaceId::Data && id == PathId::ZERO {
+            self.handshake.check_ack(frame)?;
+        }
+        let confirmed = self.handshake.is_confirmed();
+        let handshake = match space {
+            SpaceId::Data => None,
+            space => match self.handshake.space_mut(space) {
+                None => return Ok(()),
+                space => space,
+            },
+        };
+        let outcome = self
+            .paths
+            .on_ack(now, index, space, frame, handshake, confirmed)?;
+        let Some(outcome) = outcome else {
+            return Ok(());
+        };
+        let acked = self.paths.take_acked();
+        self.watch
+            .on_acked(now, NumberSpace::on_path(space, id), &acked);
+        // Before writers are told that there is room again.
+        self.data
+            .streams_mut()
+            .set_worthwhile(self.paths.worth_buffering());
+        for (_, packet) in &acked {
+            let mut contiguous = 0;
+            for frame in &packet.frames {
+                contiguous += self.on_frame_acked(space, frame, index);
+            }
+            if packet.ack_eliciting && space == SpaceId::Data {
+                self.data.on_acked(&Acked::new(
+                    index,
+                    now,
+                    packet.time_sent,
+                    packet.size,
+                    outcome.rtt_sample,
+                    packet.decision,
+                    contiguous,
+                ));
+            }
+        }
+        self.data.streams_mut().settle_acked();
+        self.paths.reuse_acked(acked);
+        match space {
+            SpaceId::Data => {
+                if self.handshake.keys_await_ack() {
+                    let (path, pto) = (self.paths.nonce_path(id), self.paths.largest_pto());
+                    let updated = self.handshake.on_keys_acked(now, path, frame.largest, pto);
+                    self.watch.on_key_update(now, updated, false);
+                }
+                if self.paths.ack_frequency().is_wanted() && self.state.is_established() {
+                    self.paths.update_ack_frequency();
+                }
+                self.paths.on_heard(now);
+                if outcome.recovered {
+                    self.data.streams_mut().set_suspects(self.paths.suspects());
+                    let event = PathEvent::Recovered { id };
+                    self.on_path_usable(now, index, event, PathUpdateKind::Recovered);
+                }
+            }
+            space => self.handshake.on_acked(space),
+        }
+        if self.paths.any_lost() {
+            self.on_packets_lost(now, index, space);
+        }
+        self.watch.on_metrics(now, || self.paths.metrics(index));
+        Ok(())
+    }
+
+    /// The owner of a frame learns that it arrived on this path. Returns stream bytes that became contiguous by it.
+    fn on_frame_acked(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) -> u64 {
+        match *frame {
+            SentFrame::Stream(range) => return self.data.streams_mut().on_acked(&range).contiguous,
+            SentFrame::Ack { path, largest } if space == SpaceId::Data => {
+                if let Some(path) = self.paths.get_mut(path) {
+                    path.on_ack_acked(largest);
+                }
+            }
+            SentFrame::Ack { .. } => self.handshake.on_frame_acked(space, frame),
+            _ => {
+                self.data.streams_mut().settle_acked();
+                match frame.owner() {
+                    Owner::Handshake => self.handshake.on_frame_acked(space, frame),
+                    Owner::Streams => self.data.streams_mut().on_control_acked(frame),
+                    Owner::Paths => self.paths.on_control_acked(frame, path),
+                    Owner::Nobody => {}
+                }
+            }
+        }
+        0
+    }
+
+    /// Packets of a space that travelled on a path were declared lost: the owners of their frames repeat what still
+    /// matters, and the scheduler is told.
+    #[inline(never)]
+    pub(super) fn on_packets_lost(&mut self, now: Instant, index: PathIndex, space: SpaceId) {
+        let lost = self.paths.take_lost();
+        if !lost.is_empty()
+            && self.watch.wants_losses()
+            && let Some(id) = self.paths.at(index).map(|path| path.id)
+        {
+            self.watch
+                .on_lost(now, id, NumberSpace::on_path(space, id), &lost);
+        }
+        for (_, packet) in &lost {
+            self.totals.lost_packets += u64::from(!packet.mtu_probe);
+            for frame in &packet.frames {
+                self.on_frame_lost(space, frame, index);
+            }
+            if packet.ack_eliciting && space == SpaceId::Data {
+                self.data.on_lost(&Lost::new(
+                    index,
+                    now,
+                    packet.time_sent,
+                    packet.size,
+                    packet.decision,
+                ));
+            }
+        }
+        self.paths.reuse_lost(lost);
+    }
+
+    /// The owner of a frame learns that it did not arrive on this path.
+    pub(super) fn on_frame_lost(&mut self, space: SpaceId, frame: &SentFrame, path: PathIndex) {
+        match *frame {
+            SentFrame::Stream(range) => self.data.on_range_lost(&range, path),
+            SentFrame::PathChallenge(token) => self.paths.on_challenge_settled(path, token),
+            _ => self.repeat_control(space, frame),
+        }
+    }
+
+    /// The owner of a frame other than STREAM sends it again if it still matters.
+    pub(super) fn repeat_control(&mut self, space: SpaceId, frame: &SentFrame) {
+        match frame.owner() {
+            Owner::Handshake => self.handshake.on_frame_lost(space, frame),
+            Owner::Streams => self.data.streams_mut().on_control_lost(frame),
+            Owner::Paths => self.paths.on_control_lost(frame),
+            Owner::Nobody => {}
+        }
+    }
+
+    /// Queues the frames of the oldest packets in flight on a path again, without giving the packets up.
+    pub(super) fn offer_in_flight(&mut self, index: PathIndex, packets: usize) {
+        for frame in &self.paths.frames_in_flight(index, packets) {
+            match frame {
+                SentFrame::Stream(range) => self.data.streams_mut().make_sendable(range),
+                _ => self.repeat_control(SpaceId::Data, frame),
+            }
+        }
+    }
+}
+
+fn not_allowed() -> TransportError {
     TransportError::protocol_violation("frame not allowed in this packet")
 }
 
-pub(super) fn empty() -> TransportError {
+fn empty() -> TransportError {
     //= specs/rfc9000.txt#section-12.4
     //# An endpoint MUST treat receipt of a packet containing no frames as a connection error of
     //# type PROTOCOL_VIOLATION.

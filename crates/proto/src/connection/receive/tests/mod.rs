@@ -14,5 +14,5 @@ mod retry;
 mod table;
 mod undecryptable;
 
-#[path = "../../../tests/pair/mod.rs"]
+#[path = "../../../../tests/pair/mod.rs"]
 mod pair;
