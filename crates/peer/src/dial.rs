@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-use mpquic::{ClientConfig, Connection, ConnectionError, Endpoint};
+use mpquic::{ClientConfig, Connection, Endpoint};
 
 use crate::error::Error;
 use crate::name::{host_of, resolve};
@@ -54,18 +54,14 @@ pub async fn dial(
             source,
         })?;
     connecting.await.map_err(|source| {
-        let name = name.to_owned();
         // Without a verdict of ours, an alert about trust is the server's.
-        let not_trusted = || {
-            "it does not trust this client: give --cert and --key with a certificate that it knows"
-                .to_owned()
-        };
-        let verdict = tls.verdict.take();
-        let why = verdict.or_else(|| Error::is_alert_about_trust(&source).then(not_trusted));
-        match (why, source) {
-            (Some(why), source) => Error::Untrusted { name, why, source },
-            (None, ConnectionError::TimedOut) => Error::NoAnswer { name },
-            (None, source) => Error::Connect { name, source },
+        match tls.verdict.take() {
+            Some(why) => Error::Untrusted {
+                name: name.to_owned(),
+                why,
+                source,
+            },
+            None => Error::ended(name, source),
         }
     })
 }
@@ -107,6 +103,7 @@ mod tests {
         folder: &Path,
         client_ca: Option<&Path>,
         trust: impl FnOnce(Fingerprint) -> Trust,
+        alpn: &[u8],
     ) -> (Fingerprint, Error) {
         let identity = Identity::kept_in(folder, "localhost").unwrap();
         let fingerprint = identity.fingerprint().unwrap();
@@ -115,7 +112,7 @@ mod tests {
         let any = "127.0.0.1:0".parse().unwrap();
         let server = Endpoint::server(config, &[any]).unwrap();
         let address = server.local_addrs()[0].to_string();
-        let tls = client_tls(&trust(fingerprint), None, b"test").unwrap();
+        let tls = client_tls(&trust(fingerprint), None, alpn).unwrap();
         let config = ClientConfig::new(Arc::new(tls.config.clone())).unwrap();
         let client = Endpoint::client(&[any]).unwrap();
         let accepting = tokio::spawn(async move { server.accept().await?.await.ok() });
@@ -123,10 +120,7 @@ mod tests {
         let error = match dialled {
             Err(error) => error,
             // A client is done before the server has judged it (RFC 8446 section 4.4.2).
-            Ok(connection) => Error::Connect {
-                name: address,
-                source: connection.closed().await,
-            },
+            Ok(connection) => Error::ended(&address, connection.closed().await),
         };
         accepting.abort();
         (fingerprint, error)
@@ -136,7 +130,8 @@ mod tests {
     async fn who_is_not_trusted_is_told_with_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
         let other: Fingerprint = "ab".repeat(32).parse().unwrap();
-        let (seen, error) = refused(folder.path(), None, |_| Trust::Fingerprint(other)).await;
+        let (seen, error) =
+            refused(folder.path(), None, |_| Trust::Fingerprint(other), b"test").await;
         assert!(error.is_distrust(), "{error:?}");
         let text = error.to_string();
         let told = format!("has the fingerprint sha256:{seen}, and --pin expects sha256:{other};");
@@ -149,7 +144,7 @@ mod tests {
         Identity::kept_in(&authority, "authority").unwrap();
         let authority = authority.join("cert.pem");
         let trust = Trust::Authorities(authority.clone());
-        let (seen, error) = refused(folder.path(), None, |_| trust).await;
+        let (seen, error) = refused(folder.path(), None, |_| trust, b"test").await;
         assert!(error.is_distrust(), "{error:?}");
         let text = error.to_string();
         let told = format!(
@@ -158,5 +153,16 @@ mod tests {
             authority.display()
         );
         assert!(text.ends_with(&told), "{text}");
+
+        let own = Trust::Fingerprint;
+        let (_, error) = refused(folder.path(), Some(&authority), own, b"test").await;
+        assert!(error.is_distrust(), "{error:?}");
+        let told = "it does not trust this client: give --cert and --key";
+        assert!(error.to_string().contains(told), "{error}");
+
+        let (_, error) = refused(folder.path(), None, own, b"other").await;
+        assert!(!error.is_distrust(), "{error:?}");
+        let told = "another program answers there, which does not speak the protocol of this one";
+        assert!(error.to_string().ends_with(told), "{error}");
     }
 }

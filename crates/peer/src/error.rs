@@ -99,48 +99,56 @@ impl Error {
         matches!(self, Self::Untrusted { .. })
     }
 
-    pub(crate) fn is_alert_about_trust(error: &ConnectionError) -> bool {
-        is_distrust(error)
-    }
-}
-
-fn is_distrust(error: &ConnectionError) -> bool {
-    match error {
-        ConnectionError::TransportError(error) => is_alert(error.code),
-        ConnectionError::ConnectionClosed(close) => is_alert(close.error_code),
-        ConnectionError::Unreachable(attempts) => attempts.iter().any(
-            |attempt| matches!(&attempt.reason, AttemptError::Ended(ended) if is_distrust(ended)),
-        ),
-        _ => false,
+    /// Why there is no connection, or no more before the server has said anything: that it does not trust this client, it judges when
+    /// the client's handshake is complete (RFC 8446 section 4.4.2).
+    pub fn ended(name: &str, source: ConnectionError) -> Self {
+        let name = name.to_owned();
+        if is_coded(&source, is_alert_about_trust) {
+            let why = "it does not trust this client: give --cert and --key with a certificate that it knows".to_owned();
+            return Self::Untrusted { name, why, source };
+        }
+        match source {
+            ConnectionError::TimedOut => Self::NoAnswer { name },
+            source => Self::Connect { name, source },
+        }
     }
 }
 
 /// Why there is no connection, in words for a user.
 fn why(error: &ConnectionError) -> String {
-    if is_refusal(error) {
-        // RFC 9000 section 20.2.
+    // RFC 9000 section 20.2.
+    if is_coded(error, |code| code == TransportErrorCode::CONNECTION_REFUSED) {
         return "it takes no further connection now, or none from this network: try again later"
+            .to_owned();
+    }
+    // RFC 7301 section 3.2: no_application_protocol.
+    if is_coded(error, |code| alert_of(code) == Some(120)) {
+        return "another program answers there, which does not speak the protocol of this one"
             .to_owned();
     }
     error.to_string()
 }
 
-/// Whether the server has as many connections as it wants.
-fn is_refusal(error: &ConnectionError) -> bool {
+/// Whether an end of a connection, or of one of the attempts at it, has such a code.
+fn is_coded(error: &ConnectionError, is_such: fn(TransportErrorCode) -> bool) -> bool {
     match error {
-        ConnectionError::ConnectionClosed(close) => {
-            close.error_code == TransportErrorCode::CONNECTION_REFUSED
-        }
-        ConnectionError::Unreachable(attempts) => attempts.iter().any(
-            |attempt| matches!(&attempt.reason, AttemptError::Ended(ended) if is_refusal(ended)),
-        ),
+        ConnectionError::TransportError(error) => is_such(error.code),
+        ConnectionError::ConnectionClosed(close) => is_such(close.error_code),
+        ConnectionError::Unreachable(attempts) => attempts.iter().any(|attempt| {
+            matches!(&attempt.reason, AttemptError::Ended(ended) if is_coded(ended, is_such))
+        }),
         _ => false,
     }
 }
 
+/// The alert of TLS that a code stands for (RFC 9001 section 4.8).
+fn alert_of(code: TransportErrorCode) -> Option<u64> {
+    let alert = u64::from(code).checked_sub(0x100);
+    alert.filter(|alert| *alert < 0x100)
+}
+
 /// Whether a code is that of an alert about a certificate (RFC 8446 section 6.2): bad_certificate (42) to unknown_ca (48),
 /// access_denied (49), certificate_required (116).
-fn is_alert(code: TransportErrorCode) -> bool {
-    let code = u64::from(code);
-    matches!(code.checked_sub(0x100), Some(42..=49 | 116))
+fn is_alert_about_trust(code: TransportErrorCode) -> bool {
+    matches!(alert_of(code), Some(42..=49 | 116))
 }

@@ -42,7 +42,7 @@ impl rustls::KeyLog for KeyLog {
         }
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = file.write_all(line.as_bytes()) {
-            crate::note!("the key log cannot be written: {error}");
+            crate::log!("the key log cannot be written: {error}");
         }
     }
 }

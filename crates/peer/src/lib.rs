@@ -7,9 +7,9 @@
 //! - [`dial`]: connects to a server by name, over all of its addresses. [`with_port`], [`resolve`] and [`Local`] understand names and
 //!   addresses as users write them.
 //! - [`all_links`]: an endpoint over all links of the machine, as they come and go.
-//! - [`say!`], [`note!`], [`log!`]: lines for users that never end the program; [`Escaped`] for what a peer says.
-//!   [`log_to_stderr`] shows what `RUST_LOG` asks for.
-//! - [`stopped`]: Ctrl-C or SIGTERM. [`raise_open_files`]: as many sockets as the system gives.
+//! - [`say!`], [`note!`]: lines for users that never end the program; [`log!`], [`report!`]: those of a service, which wait for
+//!   no reader. [`Escaped`] for what a peer says. [`log_to_stderr`] shows what `RUST_LOG` asks for.
+//! - [`stopped`]: Ctrl-C, SIGTERM, or the end of the terminal. [`raise_open_files`]: as many sockets as the system gives.
 //! - [`Transport`]: scheduler and congestion controller by name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -36,9 +36,9 @@ pub use key_log::KeyLog;
 pub use links::all_links;
 pub use logging::log_to_stderr;
 pub use mpquic::Escaped;
-pub use name::{Local, host_of, resolve, with_port};
+pub use name::{Local, host_of, resolve, socket_address, with_port};
 pub use open_files::raise_open_files;
-pub use output::{log_line, write_line};
+pub use output::{drain_lines, log_line, report_line, write_line};
 pub use stop::{Stop, stopped};
 pub use token::{PROOF, Token};
 pub use transport::{Transport, schedulers};

@@ -1,6 +1,8 @@
 //! An endpoint over all links of this machine, as they come and go.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 
 use mpquic::{Endpoint, LinkEvent, LinkManager, LinkPolicy, LinkTask, SystemInterfaces};
 
@@ -21,7 +23,7 @@ pub async fn all_links(
     metered: &[String],
     on: impl FnMut(LinkEvent) + Send + 'static,
 ) -> Result<(Endpoint, Option<LinkTask>), Error> {
-    for name in unknown(metered) {
+    for name in news(metered) {
         crate::note!(
             "warning: no interface is named {name} now: --metered {name} has no effect until there is one"
         );
@@ -48,6 +50,15 @@ fn is_link_local(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(address) if address.ip().is_unicast_link_local())
 }
 
+/// Those that no interface has, and that were not told of yet: each is told once, however often connections are made.
+fn news(metered: &[String]) -> Vec<&String> {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut unknown = unknown(metered);
+    unknown.retain(|name| told.insert((*name).clone()));
+    unknown
+}
+
 /// Those that no interface has.
 fn unknown(names: &[String]) -> Vec<&String> {
     // Where the system does not tell its interfaces, nothing is known to be wrong.
@@ -70,5 +81,12 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert_eq!(unknown.len(), 1);
         }
+    }
+
+    #[test]
+    fn each_unknown_name_is_told_once() {
+        let twice = ["none8".to_owned(), "none8".to_owned()];
+        assert_eq!(news(&twice), ["none8"]);
+        assert!(news(&twice).is_empty());
     }
 }

@@ -39,6 +39,9 @@ pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
     if let Some(scoped) = scoped(name) {
         return Ok(vec![scoped.map_err(unresolved)?.into()]);
     }
+    if name.parse::<SocketAddr>().is_ok() {
+        return Ok(vec![socket_address(name).map_err(unresolved)?]);
+    }
     let found = tokio::net::lookup_host(name).await;
     let found: Vec<_> = found
         .map_err(|error| unresolved(error.to_string()))?
@@ -47,6 +50,30 @@ pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
         return Err(unresolved("it has no address".to_owned()));
     }
     Ok(found)
+}
+
+/// An address with a port, as users write it: `0.0.0.0:4433`, `[::]:4433`, or with the zone of a link-local address
+/// `[fe80::1%eth0]:4433`.
+///
+/// # Errors
+///
+/// If it is none, or no interface has this name.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    if let Some(scoped) = scoped(text) {
+        return Ok(scoped?.into());
+    }
+    let address: SocketAddr = text.parse().map_err(|_| {
+        format!("{text:?} is no address with a port, such as 192.0.2.1:4433 or [2001:db8::1]:4433")
+    })?;
+    match address {
+        SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() => Err(format!(
+            "{} is on each link: say on which, as in [{}%eth0]:{}",
+            v6.ip(),
+            v6.ip(),
+            v6.port()
+        )),
+        address => Ok(address),
+    }
 }
 
 /// Of `[fe80::1%eth0]:4433`; `None` without a zone.
@@ -218,6 +245,40 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Local>().unwrap_err(), why);
         }
+    }
+
+    #[test]
+    fn addresses_with_ports() {
+        for text in ["0.0.0.0:4433", "[::]:4433", "127.0.0.1:0"] {
+            assert_eq!(socket_address(text), Ok(text.parse().unwrap()));
+        }
+        let scoped = socket_address("[fe80::1%7]:4433").unwrap();
+        assert!(matches!(scoped, SocketAddr::V6(address) if address.scope_id() == 7));
+        for (text, why) in [
+            (
+                "here",
+                "\"here\" is no address with a port, such as 192.0.2.1:4433 or [2001:db8::1]:4433",
+            ),
+            (
+                "[fe80::1]:4433",
+                "fe80::1 is on each link: say on which, as in [fe80::1%eth0]:4433",
+            ),
+            (
+                "[fe80::1%none9]:4433",
+                "no interface of this machine is named \"none9\"",
+            ),
+        ] {
+            assert_eq!(socket_address(text).unwrap_err(), why);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_on_a_link_is_named_with_its_link() {
+        let refused = resolve("[fe80::1]:4433").await.unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "cannot resolve [fe80::1]:4433: fe80::1 is on each link: say on which, as in [fe80::1%eth0]:4433"
+        );
     }
 
     #[tokio::test]

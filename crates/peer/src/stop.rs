@@ -7,6 +7,8 @@ pub enum Stop {
     Interrupt,
     /// The system: SIGTERM, as `kill`, systemd and containers send it; on Windows, the end of the console or of the session.
     Terminate,
+    /// The terminal is closed, or the connection to it lost: SIGHUP, on Linux.
+    Hangup,
 }
 
 impl Stop {
@@ -15,6 +17,7 @@ impl Stop {
         match self {
             Self::Interrupt => 130,
             Self::Terminate => 143,
+            Self::Hangup => 129,
         }
     }
 }
@@ -37,10 +40,31 @@ async fn signals() -> std::io::Result<Stop> {
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
+    let mut hangup = match outlives_its_terminal() {
+        true => None,
+        false => Some(signal(SignalKind::hangup())?),
+    };
+    let hung_up = async {
+        match &mut hangup {
+            Some(hangup) => hangup.recv().await,
+            None => std::future::pending().await,
+        }
+    };
     Ok(tokio::select! {
         _ = interrupt.recv() => Stop::Interrupt,
         _ = terminate.recv() => Stop::Terminate,
+        _ = hung_up => Stop::Hangup,
     })
+}
+
+/// Whether SIGHUP is ignored, as `nohup` has it. Where the system does not tell, the signal keeps its meaning.
+#[cfg(unix)]
+fn outlives_its_terminal() -> bool {
+    // proc(5): the signals that are ignored, in hexadecimal; SIGHUP is the lowest bit.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u128::from_str_radix(bits.trim(), 16).ok());
+    ignored.is_none_or(|bits| bits & 1 != 0)
 }
 
 #[cfg(windows)]
