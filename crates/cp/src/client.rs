@@ -400,11 +400,7 @@ fn unwelcome(connection: &Connection, server: &str, otherwise: &str) -> Error {
             }
         }
         // Such as an alert of TLS about this client's certificate, which comes after the client's handshake is complete.
-        Some(source) => mpquic_peer::Error::Connect {
-            name: name(),
-            source,
-        }
-        .into(),
+        Some(source) => mpquic_peer::Error::ended(server, source).into(),
         None => Error::Unwelcome {
             server: name(),
             why: otherwise.to_owned(),

@@ -111,6 +111,14 @@ pub enum Exit {
     Vanished = 24,
 }
 
+/// Whether there is no room left, on the disk or in what this user may have of it: no other file would fare better.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
 impl Error {
     pub(crate) fn file(path: &Path, source: io::Error) -> Self {
         Self::File {
@@ -145,7 +153,7 @@ impl Error {
                 }),
                 _ => omission(&name.as_str(), refusal),
             },
-            Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => None,
+            Self::File { source, .. } if is_full(source) => None,
             Self::File { path, source } => Some(Omission::by(path, source)),
             Self::Busy(path) => omission(path, &"another transfer writes it"),
             Self::Newer(path) => omission(path, &"the file here is newer: --overwrite replaces it"),
@@ -166,7 +174,9 @@ impl Error {
                 | mpquic_peer::Error::NoAnswer { .. }
                 | mpquic_peer::Error::Connect { .. }
                 | mpquic_peer::Error::Start { .. } => Exit::Unreachable,
-                mpquic_peer::Error::File { .. } | mpquic_peer::Error::Setting(_) => Exit::Usage,
+                // A token, a certificate or a key, as `mpquic-bond` has it.
+                mpquic_peer::Error::File { .. } => Exit::Storage,
+                mpquic_peer::Error::Setting(_) => Exit::Usage,
                 _ => Exit::Other,
             },
             Self::Local { .. } => Exit::Other,

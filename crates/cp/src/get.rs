@@ -15,7 +15,7 @@ use crate::name::Name;
 use crate::part::{NoPart, Part};
 use crate::progress::Progress;
 use crate::tree::{self, Hidden, blocking};
-use crate::wire::{Answer, Digest, Entry, Kind, Request};
+use crate::wire::{Answer, Digest, Entry, Kind, Omission, Request};
 
 impl Client {
     /// Gets `name` to `local`: into it, if that ends with a separator, is `.` or `..`, or is a folder and `name` a file; else to that name.
@@ -70,7 +70,14 @@ impl Client {
             if !options.permissions {
                 entry.mode = None;
             }
-            let target = below(&entry.name, name, &target)?;
+            let target = match below(&entry.name, name, &target) {
+                // The names of this side can be longer than those of the other.
+                Err(Error::Name(error)) => {
+                    progress.omit(&Omission::new(entry.name.as_str(), error));
+                    continue;
+                }
+                target => target?,
+            };
             match entry.kind {
                 Kind::File => progress.expect(entry.size),
                 Kind::Link => {}
@@ -227,6 +234,11 @@ impl To {
     }
 
     fn error(&self, name: &Name, error: io::Error) -> Error {
+        // What was there and is not any more is the server's.
+        let error = match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other("its folder is gone"),
+            _ => error,
+        };
         Error::file(&self.path(name), error)
     }
 

@@ -5,6 +5,7 @@ mod program;
 
 use std::process::ExitCode;
 use std::task::Poll;
+use std::time::Duration;
 
 use clap::Parser;
 use mpquic_cp::{Error, Exit, List, Name};
@@ -13,6 +14,9 @@ use mpquic_peer::note;
 use program::arguments::{Arguments, Role};
 use program::session::Stopping;
 use program::{list, serve, transfer};
+
+/// How long the program waits at its end for who reads its lines.
+const PARTING: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
     });
     // Files may be open that nobody waits for.
     runtime.shutdown_background();
+    mpquic_peer::drain_lines(PARTING);
     match ended {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

@@ -39,10 +39,11 @@ impl Client {
         }
         let whole = std::path::absolute(local).map_err(here)?;
         let own = || -> Result<Name, Error> {
-            let own = whole.file_name().and_then(|own| own.to_str());
-            let own =
-                own.ok_or_else(|| Error::Argument(format!("{}: it has no name", local.display())))?;
-            Ok(own.parse()?)
+            let wrong = |what: &str| Error::Argument(format!("{}: {what}", local.display()));
+            let own = whole.file_name();
+            let own = own.ok_or_else(|| wrong("it has no name: give one for the server"))?;
+            let own = own.to_str();
+            Ok(own.ok_or_else(|| wrong("its name is not UTF-8"))?.parse()?)
         };
         let target = match name {
             None => own()?,

@@ -1,6 +1,9 @@
 //! The server's side of a stream: one request, and what is done about it.
 
 use std::io;
+use std::io::ErrorKind::{
+    AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +14,7 @@ use tokio::fs::File;
 use tokio::time::timeout;
 
 use crate::content::{self, NotReceived, NotSent, Source, hash};
-use crate::error::Error;
+use crate::error::{Error, is_full};
 use crate::limits::{self, Stamp};
 use crate::name::Name;
 use crate::part::{NoPart, Part};
@@ -139,9 +142,6 @@ impl<E: Into<Error>> From<E> for Stop {
 
 /// An error of the file system in words for a client: nothing of paths outside the folder.
 fn refusal(error: &io::Error) -> Refusal {
-    use io::ErrorKind::{
-        InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied, StorageFull,
-    };
     let (kind, why) = match error.kind() {
         NotFound | NotADirectory => (RefusalKind::Missing, "no such file or folder".to_owned()),
         PermissionDenied => (RefusalKind::Denied, "permission denied".to_owned()),
@@ -150,7 +150,7 @@ fn refusal(error: &io::Error) -> Refusal {
             RefusalKind::Denied,
             "the server's disk takes no such name".to_owned(),
         ),
-        StorageFull => (RefusalKind::Full, "the server's disk is full".to_owned()),
+        _ if is_full(error) => (RefusalKind::Full, "the server's disk is full".to_owned()),
         _ => (RefusalKind::Storage, format!("the server's disk: {error}")),
     };
     Refusal::new(kind, why)
@@ -158,6 +158,16 @@ fn refusal(error: &io::Error) -> Refusal {
 
 fn disk(error: io::Error) -> Stop {
     refusal(&error).into()
+}
+
+/// The same for what is to be written: what is not there is no file of the client's.
+fn not_written(error: io::Error) -> Stop {
+    let why = match error.kind() {
+        AlreadyExists | NotADirectory => "a file is where a folder of it should be",
+        NotFound => "its folder is gone",
+        _ => return disk(error),
+    };
+    Refusal::new(RefusalKind::Denied, why).into()
 }
 
 /// A file or link that a client offers.
@@ -402,7 +412,7 @@ impl Job<'_> {
             }
         }
         let committed = part.commit(offer.modified, offer.mode).await;
-        committed.map_err(disk)?;
+        committed.map_err(not_written)?;
         wire::send(self.send, &Answer::Done).await?;
         let moved = size.saturating_sub(from);
         Ok(format!("got {name}: {moved} of {size} bytes"))
@@ -447,7 +457,7 @@ impl Job<'_> {
         };
         match self.while_wanted(opening).await? {
             Ok(part) => Ok(part),
-            Err(NoPart::Io(error)) => Err(disk(error)),
+            Err(NoPart::Io(error)) => Err(not_written(error)),
             Err(NoPart::Busy) => {
                 let why = "another transfer writes it";
                 Err(Refusal::new(RefusalKind::Busy, why).into())
@@ -468,7 +478,7 @@ impl Job<'_> {
     async fn folder(&mut self, name: &Name, mode: Option<u32>) -> Result<String, Stop> {
         self.check_writable(name)?;
         let made = self.blocking(name, move |root, name| tree::make_folder(root, name, mode));
-        made.await.map_err(disk)?;
+        made.await.map_err(not_written)?;
         wire::send(self.send, &Answer::Done).await?;
         Ok(format!("has the folder {name}"))
     }
@@ -481,7 +491,7 @@ impl Job<'_> {
         }
         self.check_older(name, offer).await?;
         let made = self.blocking(name, move |root, name| tree::make_link(root, name, &target));
-        made.await.map_err(disk)?;
+        made.await.map_err(not_written)?;
         wire::send(self.send, &Answer::Done).await?;
         Ok(format!("has the link {name}"))
     }

@@ -145,6 +145,10 @@ impl Server {
     /// If it is not there, or below the folder that is served.
     pub fn hide(&mut self, file: &Path) -> Result<(), Error> {
         let here = |source| Error::file(file, source);
+        // A pipe, as shells make of `<(...)`, is in no folder, and keeps nothing.
+        if !file.metadata().map_err(here)?.is_file() {
+            return Ok(());
+        }
         let whole = file.canonicalize().map_err(here)?;
         if whole.starts_with(self.root.canonicalize().map_err(here)?) {
             return Err(Error::Argument(format!(

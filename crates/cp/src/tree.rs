@@ -180,10 +180,8 @@ pub(crate) fn is_newer(dir: &Dir, name: &Name, than: Option<u64>) -> bool {
     let changed =
         changed.and_then(|time| time.into_std().duration_since(SystemTime::UNIX_EPOCH).ok());
     // The other side tells whole seconds: what was changed later in the same second counts as changed later.
-    match (changed, than) {
-        (Some(changed), Some(than)) => changed > std::time::Duration::from_secs(than),
-        _ => false,
-    }
+    // What was changed before 1970, or on a side that does not know when, is not taken for newer.
+    changed.is_some_and(|changed| changed > std::time::Duration::from_secs(than.unwrap_or(0)))
 }
 
 /// Whether a link in a folder so many folders below the top leads to a place below the top. As long as `..` is nowhere but at the

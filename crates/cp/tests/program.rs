@@ -6,14 +6,15 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_mpquic-cp");
-const WRONG_PIN: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_mpquic-cp");
+pub(crate) const WRONG_PIN: &str =
+    "sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
 /// A server in a process of its own.
-struct Served {
-    child: Child,
-    address: String,
-    pin: String,
+pub(crate) struct Served {
+    pub(crate) child: Child,
+    pub(crate) address: String,
+    pub(crate) pin: String,
 }
 
 impl Drop for Served {
@@ -24,10 +25,10 @@ impl Drop for Served {
     }
 }
 
-struct Place(TempDir);
+pub(crate) struct Place(TempDir);
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["far", "near"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -37,30 +38,38 @@ impl Place {
         Self(folder)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(crate) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
 
-    fn server(&self, more: &[&str]) -> Served {
+    pub(crate) fn server(&self, more: &[&str]) -> Served {
         self.server_by(Command::new(PROGRAM), more)
     }
 
-    fn server_by(&self, command: Command, more: &[&str]) -> Served {
+    pub(crate) fn server_by(&self, command: Command, more: &[&str]) -> Served {
         self.server_at(command, "127.0.0.1:0", more)
     }
 
-    fn server_at(&self, mut command: Command, listen: &str, more: &[&str]) -> Served {
+    fn server_at(&self, command: Command, listen: &str, more: &[&str]) -> Served {
+        self.server_telling(command, listen, more, Stdio::null())
+    }
+
+    /// A server with this standard error.
+    pub(crate) fn server_telling(
+        &self,
+        mut command: Command,
+        listen: &str,
+        more: &[&str],
+        stderr: Stdio,
+    ) -> Served {
         command.args(["serve", "--listen", listen]);
         command.arg("--root").arg(self.path("far"));
         command.arg("--identity").arg(self.path("identity"));
-        command
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+        command.args(more).stdout(Stdio::piped()).stderr(stderr);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut after = |what: &str| {
@@ -77,7 +86,7 @@ impl Place {
     }
 }
 
-fn program(arguments: &[&str]) -> Output {
+pub(crate) fn program(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().unwrap()
 }
 
@@ -91,7 +100,7 @@ fn limited(blocks: u32) -> Command {
 
 /// One line that begins with `error: ` and contains `text`, and this code.
 #[track_caller]
-fn fails(output: &Output, code: i32, text: &str) {
+pub(crate) fn fails(output: &Output, code: i32, text: &str) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     let line = stderr.strip_suffix('\n').unwrap_or(&stderr);
@@ -102,7 +111,7 @@ fn fails(output: &Output, code: i32, text: &str) {
     assert!(line.contains(text), "{stderr}");
 }
 
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap();
     let mut names: Vec<_> = names
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -344,23 +353,23 @@ fn servers_that_cannot_start() {
     );
 }
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let id = child.id().to_string();
     let sent = Command::new("kill").args(["-s", name, &id]).status();
     assert!(sent.unwrap().success());
 }
 
 /// What a client has printed, which runs in a thread.
-type Run = std::thread::JoinHandle<Output>;
+pub(crate) type Run = std::thread::JoinHandle<Output>;
 
-fn in_background(arguments: &[&str]) -> Run {
+pub(crate) fn in_background(arguments: &[&str]) -> Run {
     let mut command = Command::new(PROGRAM);
     command.args(arguments);
     std::thread::spawn(move || command.output().unwrap())
 }
 
 /// A link before a server, slow enough for something to happen in the middle of a transfer.
-fn relay(server: &Served) -> mpquic_sim::Relay {
+pub(crate) fn relay(server: &Served) -> mpquic_sim::Relay {
     let link = mpquic_sim::LinkConfig::new(20_000_000, std::time::Duration::from_millis(5));
     let listen = "127.0.0.1:0".parse().unwrap();
     let server = server.address.parse().unwrap();
@@ -368,7 +377,7 @@ fn relay(server: &Served) -> mpquic_sim::Relay {
 }
 
 /// Waits until a file in this folder has so many bytes, complete or not.
-fn arrived(folder: &Path, len: u64) {
+pub(crate) fn arrived(folder: &Path, len: u64) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let has = |entry: std::io::Result<std::fs::DirEntry>| {
         entry.is_ok_and(|entry| entry.metadata().is_ok_and(|found| found.len() >= len))
@@ -589,7 +598,7 @@ fn as_nobody() -> Command {
     command
 }
 
-fn lines_of(bytes: &[u8]) -> Vec<String> {
+pub(crate) fn lines_of(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let mut lines: Vec<_> = text.lines().map(ToOwned::to_owned).collect();
     lines.sort();

@@ -4,5 +4,7 @@
 mod copy;
 #[cfg(target_os = "linux")]
 mod namespaces;
+#[cfg(target_os = "linux")]
+mod outside;
 #[cfg(unix)]
 mod program;

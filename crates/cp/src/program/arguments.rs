@@ -31,11 +31,12 @@ Exit code:
   5    the server's certificate is not the one that is trusted, or it does not trust the client's
   6    the server does not take this client (token, too many connections)
   7    the server has no such file, or does not let it be read or written
-  8    a file cannot be read or written, on either side: a full disk, permissions
+  8    a file cannot be read or written, on either side: a full disk, permissions; token, certificate, key
   9    the connection is lost
   10   the contents arrived damaged
   23   something was left out: a line on standard error names each; all else is there
   24   something was gone before it was copied; all else is there
+  129  stopped by the end of its terminal, a server too
   130  stopped by Ctrl-C, a server too
   143  stopped by SIGTERM, a server too";
 
@@ -142,7 +143,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
     /// Where to listen; several times for several addresses [default: 0.0.0.0:4433 and [::]:4433].
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = mpquic_peer::socket_address)]
     pub(crate) listen: Vec<SocketAddr>,
     /// Let clients put files; with --token-file or --client-ca.
     #[arg(long)]
@@ -151,7 +152,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca: Option<PathBuf>,
     /// Another address of this server, which clients are told to open paths to; several times for several.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = mpquic_peer::socket_address)]
     pub(crate) announce: Vec<SocketAddr>,
     /// Where the certificate is kept that is made without --cert [default: mpquic-cp in the folder for the user's data].
     #[arg(long, value_name = "DIR")]

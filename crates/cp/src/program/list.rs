@@ -37,11 +37,18 @@ pub(crate) async fn list(
         text.push_str(&line(entry, connect.json));
         text.push('\n');
     }
-    // Nobody reads it any more, as behind `head`.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    match listed? {
-        Ended::Stopped(stop) => Ok(stop.exit_code()),
-        Ended::Done => Ok(progress.incomplete().map_or(0, |exit| exit as u8)),
+    let written = std::io::stdout().write_all(text.as_bytes());
+    let code = match listed? {
+        Ended::Stopped(stop) => stop.exit_code(),
+        Ended::Done => progress.incomplete().map_or(0, |exit| exit as u8),
+    };
+    match written {
+        // Where nobody reads it any more, as behind `head`, nothing is lost; on a full disk, the listing is.
+        Err(source) if code == 0 && source.kind() != std::io::ErrorKind::BrokenPipe => {
+            let path = "standard output".to_owned();
+            Err(Error::File { path, source })
+        }
+        _ => Ok(code),
     }
 }
 

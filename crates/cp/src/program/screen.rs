@@ -29,11 +29,7 @@ impl Screen {
     /// With a bar, if there is a terminal.
     pub(crate) fn with_bar() -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-        let columns = console::Term::stderr().size().1;
-        let style = if columns < COLUMNS { NARROW } else { WIDE };
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            bar.set_style(style);
-        }
+        fit(&bar, is_narrow());
         Self(Some(bar))
     }
 
@@ -56,8 +52,14 @@ impl Screen {
             return std::future::pending().await;
         };
         let mut ticks = tokio::time::interval(DRAW);
+        let mut narrow = is_narrow();
         loop {
             ticks.tick().await;
+            // A window may be made smaller meanwhile.
+            if narrow != is_narrow() {
+                narrow = !narrow;
+                fit(bar, narrow);
+            }
             bar.set_length(progress.total());
             bar.set_position(progress.done());
             let (files, paths) = (progress.files(), client.paths().len() as u64);
@@ -73,6 +75,17 @@ impl Screen {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Whether the terminal has no room for a bar.
+fn is_narrow() -> bool {
+    console::Term::stderr().size().1 < COLUMNS
+}
+
+fn fit(bar: &ProgressBar, narrow: bool) {
+    if let Ok(style) = ProgressStyle::with_template(if narrow { NARROW } else { WIDE }) {
+        bar.set_style(style);
     }
 }
 

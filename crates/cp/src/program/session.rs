@@ -60,7 +60,7 @@ pub(crate) async fn run(
             Err(error) => error,
         };
         // Names cannot be resolved either while no link is up.
-        let passing = error.is_passing() || (lost.is_some() && error.exit() == Exit::UnknownHost);
+        let passing = error.is_passing() || error.exit() == Exit::UnknownHost;
         let Some(retry) = connect.retry.filter(|_| passing) else {
             return Err(error);
         };

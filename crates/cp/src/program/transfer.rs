@@ -102,14 +102,19 @@ fn tell(summary: &Summary, json: bool) {
     }
     let rate = summary.moved as f64 * 8e-6 / summary.seconds.max(1e-3);
     say!(
-        "{}, {}: {} in {:.1} s, {rate:.1} Mbit/s; {} were there, {} unchanged",
+        "{}, {}: {} in {:.1} s, {rate:.1} Mbit/s",
         count(summary.files, "file"),
         HumanBytes(summary.bytes),
         HumanBytes(summary.moved),
         summary.seconds,
-        HumanBytes(summary.resumed),
-        count(summary.unchanged, "file"),
     );
+    if summary.resumed > 0 || summary.unchanged > 0 {
+        say!(
+            "  {} were there, {} unchanged",
+            HumanBytes(summary.resumed),
+            count(summary.unchanged, "file"),
+        );
+    }
     if summary.omitted > 0 {
         say!("  {} left out", summary.omitted);
     }
