@@ -202,9 +202,12 @@ impl Client {
                     let why = Escaped::new(&close.reason).to_string();
                     Error::Unwelcome { name, why }
                 }
-                Some(reason) => Error::Lost {
-                    name,
-                    why: reason.to_string(),
+                Some(reason) => match mpquic_peer::Error::ended(&name, reason.clone()) {
+                    untrusted if untrusted.is_distrust() => untrusted.into(),
+                    _ => Error::Lost {
+                        name,
+                        why: reason.to_string(),
+                    },
                 },
                 None => Error::Lost {
                     name,

@@ -13,13 +13,15 @@ use mpquic_bond::{
     AllowList, Client, ClientSettings, Error, Fingerprint, Identity, Local, Rule, Server,
     ServerSettings, Token, Transport, Trust, client_tls, screen, server_tls,
 };
-use mpquic_peer::{KeyLog, Stop, note, say};
+use mpquic_peer::{KeyLog, Stop, note, report, say};
 use tokio::net::TcpListener;
 
 /// The name of the program, for its identity.
 const NAME: &str = "mpquic-bond";
 /// The server's port without one.
 const PORT: u16 = 4433;
+/// How long the program waits at its end for the terminal, and for who reads its lines.
+const PARTING: Duration = Duration::from_secs(1);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +34,7 @@ Examples:
     curl --proxytunnel --proxy http://127.0.0.1:1080 https://example.com/
 
 Exit code:
-  0    stopped, by Ctrl-C, SIGTERM or the key q
+  0    stopped, by Ctrl-C, SIGTERM, the end of its terminal or the key q
   1    another error, such as an address that cannot be listened on
   2    wrong arguments
   3    the server's name is unknown
@@ -41,7 +43,7 @@ Exit code:
   6    the server does not take this client (token)
   8    a file cannot be read or written: token, certificate, key
   9    the connection is lost before the server has greeted
-  130  stopped by Ctrl-C before there was a connection; 143: by SIGTERM";
+  129  stopped by the end of its terminal before there was a connection; 130: by Ctrl-C; 143: by SIGTERM";
 
 /// Bonds the links of a machine: one TCP connection through it has the sum of them, and survives the loss of any.
 #[derive(Parser)]
@@ -122,7 +124,7 @@ impl Common {
 #[derive(Args)]
 struct Serve {
     /// Where to listen; several times for several addresses.
-    #[arg(long, value_name = "ADDR", default_values = ["0.0.0.0:4433", "[::]:4433"])]
+    #[arg(long, value_name = "ADDR", default_values = ["0.0.0.0:4433", "[::]:4433"], value_parser = mpquic_peer::socket_address)]
     listen: Vec<SocketAddr>,
     /// What clients may reach, HOST:PORT; several times. The host is a name, *.suffix, *, an address or a network; the port a
     /// number or *. Names and * reach public addresses only, and not this machine's own. Without a rule, nothing can be reached.
@@ -154,7 +156,7 @@ struct Connect {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// The local port: SOCKS5 and HTTP CONNECT.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:1080")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:1080", value_parser = mpquic_peer::socket_address)]
     proxy: SocketAddr,
     /// A local address, one per link; several times for several. Without any, all links of this machine, as they come and go.
     #[arg(long = "local", value_name = "IP")]
@@ -188,6 +190,9 @@ fn main() -> ExitCode {
             Role::Connect(connect) => run_client(connect).await,
         }
     });
+    // A screen that cannot be left, on a terminal that is stopped, does not keep the program.
+    runtime.shutdown_timeout(PARTING);
+    mpquic_peer::drain_lines(PARTING);
     match ended {
         Ok(code) => code,
         Err(error) => {
@@ -315,7 +320,7 @@ async fn run_client(arguments: Connect) -> Result<ExitCode, Error> {
         let mut seconds = tokio::time::interval(Duration::from_secs(1));
         loop {
             seconds.tick().await;
-            say!("{}", client.report().to_json());
+            report!("{}", client.report().to_json());
         }
     };
     let until = async {

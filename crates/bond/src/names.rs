@@ -71,26 +71,31 @@ impl Names {
         read.sources.clone()
     }
 
-    /// Begins to look for the addresses of a name. Dropping what it returns ends that.
-    pub(crate) fn look_up(&self, name: &str) -> Answers {
-        let mut answers = Answers::default();
+    /// The addresses of a name for which nobody is asked: an address as text, one of the hosts file, what is no name and has none.
+    pub(crate) fn at_hand(&self, name: &str) -> Option<Answers> {
         let bare = name
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
-        if let Ok(ip) = bare.unwrap_or(name).parse() {
-            answers.known.push(ip);
-            return answers;
+        if let Ok(ip) = bare.unwrap_or(name).parse::<IpAddr>() {
+            return Some(ip.into());
         }
-        // One that is no name has no address.
+        let Ok(name) = Name::from_utf8(name) else {
+            return Some(Answers::default());
+        };
+        let known = in_hosts(&self.sources().hosts, &name);
+        (!known.is_empty()).then(|| Answers {
+            known,
+            asking: JoinSet::new(),
+        })
+    }
+
+    /// Begins to ask for the addresses of a name that is not [at hand](Self::at_hand). Dropping what it returns ends that.
+    pub(crate) fn look_up(&self, name: &str) -> Answers {
+        let mut answers = Answers::default();
         let Ok(name) = Name::from_utf8(name) else {
             return answers;
         };
-        let sources = self.sources();
-        answers.known = in_hosts(&sources.hosts, &name);
-        if !answers.known.is_empty() {
-            return answers;
-        }
-        if let Some(resolver) = sources.resolver {
+        if let Some(resolver) = self.sources().resolver {
             for kind in [RecordType::AAAA, RecordType::A] {
                 let (resolver, name) = (resolver.clone(), name.clone());
                 answers.asking.spawn(async move {
@@ -239,7 +244,7 @@ mod tests {
             ("2001:db8::9", "2001:db8::9"),
             ("[2001:db8::9]", "2001:db8::9"),
         ] {
-            let mut answers = names.look_up(name);
+            let mut answers = names.at_hand(name).unwrap();
             assert_eq!(
                 answers.next().await,
                 Some(vec![ip.parse().unwrap()]),
@@ -247,6 +252,8 @@ mod tests {
             );
             assert_eq!(answers.next().await, None, "{name}");
         }
+        assert_eq!(names.at_hand("a..b").unwrap().next().await, None);
+        assert!(names.at_hand("two.example").is_none());
         assert!(
             silent.try_recv(&mut [0; 512]).is_err(),
             "the server was asked"

@@ -318,12 +318,24 @@ impl Served {
             Target::Address(address) => return Ok((address.ip().into(), None)),
             Target::Name(name, _) => name,
         };
+        // Those that must be asked for hold up no others.
+        if let Some(answers) = self.shared.names.at_hand(name) {
+            return Ok((answers, None));
+        }
         let turn = timeout_at(deadline, self.lookups.acquire()).await;
         let Ok(Ok(turn)) = turn else {
             return Err(Refusal::Busy);
         };
         let sockets = self.share.take(names::SOCKETS).ok_or(Refusal::Busy)?;
         Ok((self.shared.names.look_up(name), Some((turn, sockets))))
+    }
+
+    /// Whether nobody is asked for the addresses of a target.
+    pub(crate) fn is_at_hand(&self, target: &Target) -> bool {
+        match target {
+            Target::Address(_) => true,
+            Target::Name(name, _) => self.shared.names.at_hand(name).is_some(),
+        }
     }
 
     /// The addresses of a target that the list allows, of the families that answer in time.

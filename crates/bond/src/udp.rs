@@ -130,7 +130,9 @@ impl ServerFlows {
             tokio::select! {
                 datagram = outgoing.recv() => {
                     let Some(Datagram { target, payload, .. }) = datagram else { return };
-                    let known = targets.entry(&target, lookups.len());
+                    // Names that are slow hold up no targets that are not.
+                    let busy = lookups.len() >= LOOKUPS && !self.client.is_at_hand(&target);
+                    let known = targets.entry(&target, busy);
                     match known {
                         Some(Known::At(address)) => {
                             let address = *address;
@@ -261,8 +263,9 @@ enum Known {
 }
 
 impl Targets {
-    /// What is known of a target; a new one waits. `None` if too many are looked up, or remembered and none can be forgotten.
-    fn entry(&mut self, target: &Target, lookups: usize) -> Option<&mut Known> {
+    /// What is known of a target; a new one waits. `None` if it would have to be looked up while that is `busy`, or too many are
+    /// remembered and none can be forgotten.
+    fn entry(&mut self, target: &Target, busy: bool) -> Option<&mut Known> {
         let now = Instant::now();
         let is_old = |(since, known): &(Instant, Known)| {
             let fresh = match known {
@@ -273,7 +276,7 @@ impl Targets {
             now.duration_since(*since) > fresh
         };
         if self.0.get(target).is_none_or(is_old) {
-            if lookups >= LOOKUPS {
+            if busy {
                 return None;
             }
             if self.0.len() >= TARGETS {
@@ -318,23 +321,26 @@ mod tests {
         let mut targets = Targets::default();
         let address = "192.0.2.1:1".parse().unwrap();
         for number in 0..TARGETS {
-            let Some(Known::Waits(waiting)) = targets.entry(&name(number), 0) else {
+            let Some(Known::Waits(waiting)) = targets.entry(&name(number), false) else {
                 panic!("{number}");
             };
             waiting.push(Bytes::from_static(b"first"));
         }
         // All of them wait: none is forgotten.
-        assert!(targets.entry(&name(TARGETS), 0).is_none());
+        assert!(targets.entry(&name(TARGETS), false).is_none());
         assert_eq!(targets.settle(name(3), Some(address)), ["first"]);
-        assert!(matches!(targets.entry(&name(3), 0), Some(Known::At(_))));
+        assert!(matches!(targets.entry(&name(3), false), Some(Known::At(_))));
         assert!(matches!(
-            targets.entry(&name(TARGETS), 0),
+            targets.entry(&name(TARGETS), false),
             Some(Known::Waits(_))
         ));
         assert_eq!(targets.0.len(), TARGETS);
         assert!(!targets.0.contains_key(&name(3)));
         assert!(targets.settle(name(4), None).len() == 1);
-        assert!(matches!(targets.entry(&name(4), 0), Some(Known::Refused)));
-        assert!(targets.entry(&name(99), LOOKUPS).is_none());
+        assert!(matches!(
+            targets.entry(&name(4), false),
+            Some(Known::Refused)
+        ));
+        assert!(targets.entry(&name(99), true).is_none());
     }
 }

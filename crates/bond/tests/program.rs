@@ -434,6 +434,17 @@ fn what_is_wrong_is_told_with_what_to_do_and_a_code() {
         "{error}"
     );
 
+    // The server wants certificates of an authority.
+    let other = Place::new();
+    let mut serve = other.serve_by(bond());
+    let authority = place.path().join("identity/cert.pem");
+    let server = Process::start(serve.arg("--client-ca").arg(&authority));
+    let line = line_with(&server.out, "fingerprint ");
+    let pin = line.strip_prefix("fingerprint ").unwrap();
+    let (code, error) = ended(&mut other.connect_by(bond(), pin));
+    assert_eq!(code, Some(5), "{error}");
+    assert!(error.contains("give --cert and --key"), "{error}");
+
     let (code, error) = ended(bond().arg("serve"));
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("anybody could use this server"), "{error}");
@@ -513,6 +524,63 @@ fn a_client_without_descriptors_goes_on_when_it_has_some() {
     assert!(works(proxy, echo));
 }
 
+#[test]
+fn logs_that_nobody_reads_hold_up_nothing() {
+    let place = Place::new();
+    let pin = {
+        let (_server, pin) = place.server();
+        pin
+    };
+    let port = TcpListener::bind((LOCAL, 0)).unwrap().local_addr().unwrap();
+    let unread = |mut command: Command| {
+        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = piped.stderr(Stdio::piped()).spawn().unwrap();
+        let held = (child.stdout.take(), child.stderr.take());
+        // Nothing comes of these: its lines wait in pipes.
+        let (out, err) = (channel().1, channel().1);
+        (Process { child, out, err }, held)
+    };
+    let (mut server, _server_lines) = unread(place.serve_by(bond()));
+    let connect = place.connect_on(bond(), &pin, &port.to_string());
+    let (mut client, _client_lines) = unread(connect);
+    let begun = Instant::now();
+    while TcpStream::connect(port).is_err() {
+        assert!(begun.elapsed() < DEADLINE, "it does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let echo = echo();
+    // A line of the client for each of them: more than a pipe takes.
+    for _ in 0..1000 {
+        let (code, _, _socket) = socks_to(port, 1, &[1, 192, 0, 2, 1], 80);
+        assert_eq!(code, 2);
+    }
+    assert!(works(port, echo));
+    for process in [&mut client, &mut server] {
+        process.signal("-TERM");
+        assert_eq!(process.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn the_end_of_a_terminal_is_a_stop() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    if ignored.is_none_or(|bits| bits & 1 != 0) {
+        println!("not run: these tests themselves outlive their terminal");
+        return;
+    }
+    let place = Place::new();
+    let (mut server, pin) = place.server();
+    let (mut client, _) = place.client(&pin);
+    client.signal("-HUP");
+    let line = line_with(&server.err, "gone");
+    assert!(line.contains("the client stops"), "{line}");
+    assert_eq!(client.wait().code(), Some(0));
+    server.signal("-HUP");
+    assert_eq!(server.wait().code(), Some(0));
+}
+
 /// Runs the program with a DNS server that does not answer and a hosts file of its own; `None` where that cannot be done.
 fn with_silent_names(place: &Place) -> Option<(Command, UdpSocket)> {
     // Only root may have a mount namespace, and this port.
@@ -573,7 +641,10 @@ fn names_that_nobody_resolves_hold_up_nothing_else() {
     };
     let mut buffer = [0; 2000];
     let begun = Instant::now();
-    datagram(&named("silent.example"), b"lost");
+    // As many as are looked up at a time, and more.
+    for number in 0..20 {
+        datagram(&named(&format!("silent{number}.example")), b"lost");
+    }
     datagram(&[1, 127, 0, 0, 1], b"after");
     let len = program.recv(&mut buffer).unwrap();
     assert!(buffer[..len].ends_with(b"after"));
@@ -595,8 +666,12 @@ fn names_that_nobody_resolves_hold_up_nothing_else() {
         waiting.push(socket);
     }
     let begun = Instant::now();
-    // The same client by address, the other one by name.
+    // The same client by address, as such and as text, and by a name that nobody is asked for; the other one by name.
     assert!(works(proxy, target));
+    for known in ["127.0.0.1", "near.example"] {
+        let (code, _, _socket) = socks_to(proxy, 1, &named(known), target.port());
+        assert_eq!(code, 0, "{known}");
+    }
     let (code, _, _socket) = socks_to(other, 1, &named("near.example"), target.port());
     assert_eq!(code, 0);
     let took = begun.elapsed();
@@ -643,16 +718,18 @@ fn a_server_listens_by_both_families_and_is_reached_by_a_link_local_address() {
     let pin = line.strip_prefix("fingerprint ").unwrap();
     assert!(place.path().join("mpquic-bond/cert.pem").exists());
 
-    for locals in [&[][..], &["--local", "fe80::1%d0"]] {
+    for (locals, proxy) in [
+        (&[][..], "127.0.0.1:0"),
+        (&["--local", "fe80::1%d0"], "[fe80::1%d0]:0"),
+    ] {
         for name in ["[fe80::1%d0]:4433", "fe80::1%d0"] {
             let mut command = Command::new("nsenter");
             command.args(["-t", &server.child.id().to_string(), "-n"]);
             command.args([env!("CARGO_BIN_EXE_mpquic-bond"), "connect", name]);
-            command
-                .args(["--pin", pin, "--proxy", "127.0.0.1:0"])
-                .args(locals);
+            command.args(["--pin", pin, "--proxy", proxy]).args(locals);
             let client = Process::start(command.arg("--token-file").arg(&token));
-            line_with(&client.out, "proxy on 127.0.0.1");
+            let (host, _) = proxy.split_at(proxy.find(['.', '%']).unwrap());
+            line_with(&client.out, &format!("proxy on {host}"));
         }
     }
 }
