@@ -156,10 +156,14 @@ async fn exchange(
     };
     let request = request.method(method).body(())?;
     let stream = send_request.send_request(request).await?;
-    // The answer may come before all of the request is sent.
+    // The answer may come before all of the request is sent: the rest is not needed then, and dropping the stream resets it.
     let (send, recv) = stream.split();
-    let ((), done) = tokio::try_join!(upload(send, file), answer(recv, arguments))?;
-    Ok(done)
+    let mut answer = std::pin::pin!(answer(recv, arguments));
+    tokio::select! {
+        sent = upload(send, file) => sent?,
+        done = &mut answer => return done,
+    }
+    answer.await
 }
 
 type Sending = RequestStream<mpquic_h3::SendStream<Bytes>, Bytes>;

@@ -25,6 +25,11 @@ const BODIES: usize = 8;
 /// How many bytes the fields of a request may take: beyond that, h3 answers 431.
 const MAX_FIELDS: u64 = 16 * 1024;
 
+/// How much, and for how long, is still read of a request that is answered already. Chromium shows an answer only when it has sent
+/// its request to the end; other clients stop by themselves.
+const READ_ON: usize = 16 * 1024 * 1024;
+const READ_ON_FOR: Duration = Duration::from_secs(5);
+
 type Answering = h3::server::RequestStream<mpquic_h3::BidiStream<Bytes>, Bytes>;
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -258,8 +263,9 @@ impl Service {
             head = head.header(ALLOW, format!("GET, HEAD{put}"));
         }
         stream.send_response(head.body(())?).await?;
-        // What is unread of the request is stopped with H3_NO_ERROR when the stream is dropped: clients read this answer.
         stream.finish().await?;
+        // What is unread of the request then is stopped with H3_NO_ERROR when the stream is dropped: clients read this answer.
+        let _ = tokio::time::timeout(READ_ON_FOR, read_on(&mut stream)).await;
         Ok(status)
     }
 
@@ -319,6 +325,17 @@ impl Service {
         }
         part.persist(folder.join(name))?;
         Ok(StatusCode::CREATED)
+    }
+}
+
+/// Reads what still comes of a request, and throws it away. A client that resets it needs nothing more.
+async fn read_on(stream: &mut Answering) {
+    let mut read = 0;
+    while let Ok(Some(data)) = stream.recv_data().await {
+        read += data.remaining();
+        if read > READ_ON {
+            return;
+        }
     }
 }
 

@@ -130,6 +130,19 @@ async fn methods(ca: &Path, port: u16) {
             assert_eq!(response.status(), http::StatusCode::METHOD_NOT_ALLOWED);
             assert_eq!(response.headers()["allow"], "GET, HEAD, PUT");
         }
+        // As Chromium: the answer is looked at when all of the body is sent.
+        let request = http::Request::post("https://localhost/file");
+        let mut stream = send_request
+            .send_request(request.body(()).unwrap())
+            .await
+            .unwrap();
+        for _ in 0..5 {
+            let body = bytes::Bytes::from(pattern(1_000_000));
+            stream.send_data(body).await.unwrap();
+        }
+        stream.finish().await.unwrap();
+        let response = stream.recv_response().await.unwrap();
+        assert_eq!(response.status(), http::StatusCode::METHOD_NOT_ALLOWED);
         // 17 kB of fields are too many; h3's client would not send them, if it knew the server's limit already.
         let (mut send, mut recv) = connection.open_bi().await.unwrap();
         send.write_all(&post(16_300)).await.unwrap();
