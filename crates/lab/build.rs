@@ -8,29 +8,14 @@ use std::path::{Path, PathBuf};
 
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-/// The crates below `crates/` whose code is part of a run. In a published package, the others are not there: their versions are in
-/// the lock file.
-const CRATES: [&str; 10] = [
-    "bandit",
-    "congestion",
-    "infer",
-    "lab",
-    "proto",
-    "qlog",
-    "sched",
-    "sched-core",
-    "sched-neural",
-    "sim",
-];
-
 fn main() -> io::Result<()> {
     let own = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let crates = own.parent().unwrap_or(&own);
     let in_workspace = crates.join("proto").join("Cargo.toml").is_file();
     let mut files = Vec::new();
     if in_workspace {
-        for name in CRATES {
-            package(&crates.join(name), &mut files)?;
+        for folder in ours(&own, crates)? {
+            package(&folder, &mut files)?;
         }
         let root = crates.parent().unwrap_or(crates);
         collect(&root.join("models"), &mut files)?;
@@ -67,6 +52,31 @@ fn main() -> io::Result<()> {
         hasher.finish128().h1
     );
     Ok(())
+}
+
+/// The folders of the lab and of all crates of this repository that it is built from. In a published package, the others are not
+/// there: their versions are in the lock file.
+fn ours(lab: &Path, crates: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders = vec![lab.to_owned()];
+    let mut read = 0;
+    while let Some(folder) = folders.get(read) {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+        read += 1;
+        for line in manifest.lines() {
+            let Some(rest) = line.strip_prefix("mpquic-") else {
+                continue;
+            };
+            let name: String = rest
+                .chars()
+                .take_while(|char| char.is_ascii_alphanumeric() || *char == '-')
+                .collect();
+            let folder = crates.join(name);
+            if folder.is_dir() && !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+    }
+    Ok(folders)
 }
 
 /// The files of a package that are compiled into it.

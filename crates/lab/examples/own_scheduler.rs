@@ -1,12 +1,12 @@
 //! The lab with the scheduler that `mpquic-lab new-scheduler` writes, as it is written.
 //!
 //! ```sh
-//! cargo run --release -p mpquic-lab --example own_scheduler -- arena crates/lab/src/scaffold/arena.toml.txt
+//! cargo run --release -p mpquic-lab --example own_scheduler -- arena crates/lab/src/command/scaffold/arena.toml.txt
 //! ```
 
 use std::process::ExitCode;
 
-#[path = "../src/scaffold/lib.rs"]
+#[path = "../src/command/scaffold/lib.rs"]
 #[allow(
     unreachable_pub,
     reason = "it is the root of a library where it is written"

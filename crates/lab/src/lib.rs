@@ -7,67 +7,34 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
-mod adaptation;
-mod arena;
-mod build;
-pub mod cli;
-mod compare;
-mod curves;
-mod experiment;
+mod command;
 mod file;
-mod help;
-mod learned;
-mod listing;
-mod look;
-mod markdown;
-mod merge;
-mod metrics;
-pub mod mobile;
-mod network;
-mod oracle;
-mod orders;
-mod output;
-mod pattern;
+mod networks;
 mod plan;
-mod prior;
-mod qlogs;
-mod record;
-mod renamed;
-mod report;
-mod roster;
-pub mod runner;
-mod sampling;
-mod scaffold;
-mod scenario;
-mod setup;
-mod shard;
-mod split;
-mod starts;
-pub mod statistics;
-pub mod store;
-mod summary;
-mod sweep;
-mod terminal;
-mod text;
-mod time;
-mod timelines;
-mod trace;
-mod training;
+mod result;
+mod run;
+mod view;
 
-pub use compare::{Case, Checked, Comparison, Finding, Outcome as ClaimOutcome, check_claims};
-pub use experiment::{
+pub use command::cli;
+pub use file::experiment::{
     AddError, Claim, Experiment, FileError, PaperNumber, SchedulerSpec, Seeds, Selector,
     TimelineSpec,
 };
-pub use merge::{MergeError, merge};
-pub use metrics::MetricInfo;
-pub use network::{Earlier, NetworkSpec, Parameter, PathSpec, SharedSpec};
-pub use output::{summary_table, write_csv};
-pub use pattern::{Pattern, PatternError};
+pub use file::network::{Earlier, NetworkSpec, Parameter, PathSpec, SharedSpec};
+pub use file::pattern::{Pattern, PatternError};
+pub use file::scheduler_set::Schedulers;
+pub use networks::mobile;
+pub use plan::shard::{Shard, ShardError, Share};
+pub use plan::sweep::Sweep;
 pub use plan::{Cell, CellId, Plan};
-pub use record::{Heading, Measured, NetworkInfo, Outcome, Record, WorkloadInfo};
-pub use roster::Schedulers;
-pub use shard::{Shard, ShardError, Share};
-pub use store::{Found, Results, Store};
-pub use summary::{Board, Group, PaperValue, Summary};
-pub use sweep::Sweep;
+pub use result::compare::{
+    Case, Checked, Comparison, Finding, Outcome as ClaimOutcome, check_claims,
+};
+pub use result::merge::{MergeError, merge};
+pub use result::record::{Heading, Measured, NetworkInfo, Outcome, Record, WorkloadInfo};
+pub use result::store::{Found, Results, Store};
+pub use result::summary::{Board, Group, PaperValue, Summary};
+pub use result::{statistics, store};
+pub use run::metrics::MetricInfo;
+pub use run::runner;
+pub use view::output::{summary_table, write_csv};

@@ -27,7 +27,7 @@ fn lab(arguments: &[&str]) -> (u8, String, String) {
 }
 
 /// The unit tests of the scheduler that is written run here.
-#[path = "../src/scaffold/lib.rs"]
+#[path = "../src/command/scaffold/lib.rs"]
 #[allow(
     unreachable_pub,
     dead_code,
@@ -120,7 +120,7 @@ fn a_strangers_crate_is_written() {
     assert!(tree.starts_with("stranger v0.1.0"), "{tree}");
     // What is written is what is compiled here, under another name.
     let written = |file: &str| fs::read_to_string(folder.join("src").join(file)).unwrap();
-    let own = include_str!("../src/scaffold/lib.rs")
+    let own = include_str!("../src/command/scaffold/lib.rs")
         .replace("my_scheduler", "stranger")
         .replace("MyScheduler", "Stranger");
     assert_eq!(written("lib.rs"), own);
@@ -141,7 +141,7 @@ fn its_scheduler_runs_in_the_arena() {
     let folder = folder.path();
     fs::write(
         folder.join("arena.toml"),
-        include_str!("../src/scaffold/arena.toml.txt"),
+        include_str!("../src/command/scaffold/arena.toml.txt"),
     )
     .unwrap();
     let shipped = ["arena", "arena.toml", "--seeds", "1", "--out", "shipped"];

@@ -143,7 +143,7 @@ impl fmt::Display for Why {
             Self::Install => "checked only: it would build for minutes; what it installs is there",
             Self::Readers => "a program of the reader's, which is `mpquic-cp --help` here",
             Self::Root => "as root, it does not start otherwise",
-            Self::Stranger => "unoptimised, in a folder for builds of its own",
+            Self::Stranger => "as the tests are built, so that what it depends on is there",
         })
     }
 }
@@ -408,17 +408,35 @@ fn strangers_cargo(page: &Page, own: Option<&Path>, arguments: &[String]) -> Res
     let mut of_cargo: Vec<&str> = of_cargo.iter().map(String::as_str).collect();
     of_cargo.retain(|argument| *argument != "--release");
     let mut command = system("cargo");
-    command.args(of_cargo);
+    command.arg("--config").arg(profile(page)?).args(of_cargo);
     let longer = shorter(page, &name, of_program);
     if !longer.is_empty() {
         command.arg("--").args(longer);
     }
     command
-        .env("CARGO_TARGET_DIR", page.target.join("tmp/stranger-target"))
-        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_TARGET_DIR", &page.target)
         .env("CARGO_INCREMENTAL", "0")
         .env("CARGO_NET_OFFLINE", "true");
     exec(&mut command)
+}
+
+/// A file of configuration with the profile of this repository's builds: what a crate depends on is built by then.
+fn profile(page: &Page) -> Result<PathBuf, Failed> {
+    let manifest = page.root.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest)
+        .map_err(|error| format!("{}: {error}", manifest.display()))?;
+    let read: toml::Table = text
+        .parse()
+        .map_err(|error| format!("{}: {error}", manifest.display()))?;
+    let dev = read
+        .get("profile")
+        .and_then(|profiles| profiles.get("dev"))
+        .ok_or_else(|| format!("{}: there is no profile.dev", manifest.display()))?;
+    let table = |name: &str, value: toml::Value| toml::Table::from_iter([(name.to_owned(), value)]);
+    let text = table("profile", table("dev", dev.clone()).into()).to_string();
+    let path = page.folder.join("profile.toml");
+    fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(path)
 }
 
 /// The arguments with those of [`SHORTER`].
