@@ -20,10 +20,11 @@ walk() {
     valgrind --tool=callgrind --toggle-collect="$3" --callgrind-out-file="$out/walk" \
         "$transfer" --bench --test "transfer/$2" >"$out/log" 2>&1 || { cat "$out/log" >&2; return 1; }
     awk -v packets="$packets" -v ours="$4" '
-        match($0, /^(fl|fi|fe)=\([0-9]+\)/) {
-            id = substr($0, 4, RLENGTH - 3)
+        # A file has its name where it is first spoken of, which may be as that of a callee.
+        match($0, /^c?f[lie]=\([0-9]+\)/) {
+            id = substr($0, index($0, "(") , RLENGTH - index($0, "(") + 1)
             if (length($0) > RLENGTH) name[id] = substr($0, RLENGTH + 2)
-            file = name[id]
+            if ($0 !~ /^c/) file = name[id]
             next
         }
         /^calls=/ { skip = 1; next }

@@ -53,7 +53,6 @@ mod controller;
 mod coupled;
 mod cubic;
 mod delivery_rate;
-mod event;
 mod hystart;
 mod initial_window;
 mod lia;
@@ -74,9 +73,9 @@ use std::time::{Duration, Instant};
 
 pub use builtin::{CongestionControl, UnknownCongestionControl};
 pub use careful_resume::{CarefulResume, Reconnaissance, ResumeLimits, ResumeState, ResumeStep};
-pub use controller::{Controller, ControllerContext, ControllerFactory, ControllerState};
-pub use event::{
-    AckSummary, AckedPacket, CongestionEvent, LostPacket, NewPath, SentPacket, SpuriousLoss,
+pub use controller::{
+    AckSummary, AckedPacket, CongestionEvent, Controller, ControllerContext, ControllerFactory,
+    ControllerState, LostPacket, NewPath, SentPacket, SpuriousLoss,
 };
 pub use initial_window::{InitialWindow, minimum_window};
 pub use loss_cause::{LossCause, LossCauses, LossJudge};

@@ -712,19 +712,14 @@ impl Connection {
         if size == 0 {
             return None;
         }
-        if let Some(number) = number
-            && self.handshake.attempt().is_some()
-        {
-            // The server has fallen silent. The end of the handshake may reach it another way.
-            let silent = self.paths.get(PathId::ZERO).map_or(0, Path::pto_count) > 0;
+        if let Some(number) = number {
             //= specs/rfc9000.txt#section-18.2
             //# An endpoint that receives this transport parameter MUST NOT use a new local address when
             //# sending to the address that the peer used during the handshake.
             let moves = !self.peer.disable_active_migration;
-            let again = silent && moves && !self.handshake.is_confirmed();
-            if let Some(attempt) = self.handshake.attempt_mut() {
-                attempt.copy(now, number, spec.ecn, &buf[start..], again);
-            }
+            let silent = self.paths.get(PathId::ZERO).map_or(0, Path::pto_count) > 0;
+            self.handshake
+                .copy_datagram(now, number, spec.ecn, &buf[start..], silent && moves);
         }
         self.paths
             .on_datagrams_sent(PathId::ZERO, Addresses::Current, spec.ecn, size, None)

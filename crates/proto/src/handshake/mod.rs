@@ -10,7 +10,6 @@ mod retry;
 mod session;
 mod sessions;
 mod short;
-mod spaces;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -23,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mpquic_sched_core::{ConnectionId, Side, TransportErrorCode};
+use mpquic_sched_core::{ConnectionId, EcnCodepoint, Side, TransportErrorCode};
 use rand::rngs::StdRng;
 use smallvec::SmallVec;
 
@@ -37,7 +36,7 @@ pub(crate) use timers::TimerFacts;
 pub(crate) use tries::Tries;
 pub(crate) use undecryptable::Undecryptable;
 
-use self::spaces::HandshakeSpaces;
+use self::long::HandshakeSpaces;
 use self::tokens::Tokens;
 use self::undecryptable::Buffered;
 use crate::events::{DatagramMeta, EndpointEvent, EndpointEvents};
@@ -321,6 +320,23 @@ impl Handshake {
 
     pub(crate) fn attempt_mut(&mut self) -> Option<&mut Attempt> {
         self.attempt.as_deref_mut()
+    }
+
+    /// A datagram with this Initial or Handshake packet leaves: those that the connection may begin on, too, send it.
+    /// `again`: also once one of them is chosen, for the server has fallen silent there. The end of the handshake may reach
+    /// it another way.
+    pub(crate) fn copy_datagram(
+        &mut self,
+        now: Instant,
+        packet: u64,
+        ecn: Option<EcnCodepoint>,
+        datagram: &[u8],
+        again: bool,
+    ) {
+        let again = again && !self.confirmed;
+        if let Some(attempt) = &mut self.attempt {
+            attempt.copy(now, packet, ecn, datagram, again);
+        }
     }
 
     /// Begins on several addresses, of which one becomes that of the handshake.

@@ -4,7 +4,6 @@ mod ack;
 mod loss;
 mod numbers;
 mod pto;
-mod received;
 mod sent;
 #[cfg(test)]
 pub(crate) use sent::tests as tests_support;
@@ -13,11 +12,10 @@ use std::time::Instant;
 
 use rand::rngs::StdRng;
 
-pub(crate) use ack::{AckPolicy, AckScheduler, Owed, ReceivedPacket};
+pub(crate) use ack::{AckPolicy, AckScheduler, Owed, ReceivedPacket, ReceivedPackets};
 pub(crate) use loss::{AckOutcome, LossOutcome, LostNumbers};
 pub(crate) use numbers::PacketNumbers;
 pub(crate) use pto::pto_duration;
-pub(crate) use received::ReceivedPackets;
 pub(crate) use sent::{PacketOrigin, SentPacket, SentPackets};
 
 use crate::PathId;

@@ -13,8 +13,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::block::{Block, InOrder, SPREAD, Why};
-use super::pool::{BLOCK, Pool};
+use super::block::{BLOCK, Block, InOrder, Pool, SPREAD, Why};
 use super::unordered::Unordered;
 
 const BLOCK_U64: u64 = BLOCK as u64;

@@ -1,7 +1,7 @@
 //! What the fuzz target of the assembler runs: the assembler against a plain array; no randomness.
 
 use super::assembler::Assembler;
-use super::pool::Pool;
+use super::block::Pool;
 
 /// Offsets stay below this, a few blocks.
 const SPACE: usize = 1 << 16;

@@ -8,8 +8,8 @@ use mpquic_sched_core::{Dir, StreamId, VarInt};
 use mpquic_wire::frame::{Frame, FrameIter, Stream, types};
 
 use super::assembler::Held;
+use super::block::Pool;
 use super::ids::{MAX_STREAMS, Use};
-use super::pool::Pool;
 use super::recv::{Outcome, RecvStream, StreamChunk};
 use super::set::Streams;
 use super::{Chunk, ClosedStream, ReadError, StreamEvent};

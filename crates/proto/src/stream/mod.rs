@@ -15,7 +15,6 @@ mod incoming;
 mod limits;
 mod outgoing;
 mod pace;
-mod pool;
 mod range_map;
 mod ready;
 mod recv;

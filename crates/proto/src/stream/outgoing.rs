@@ -7,8 +7,8 @@ use mpquic_sched_core::{
 };
 use smallvec::SmallVec;
 
+use super::block::Pool;
 use super::flight::AckedBytes;
-use super::pool::Pool;
 use super::send::{Repeats, SendStream};
 use super::set::Streams;
 use super::{ClosedStream, FinishError, WriteError};

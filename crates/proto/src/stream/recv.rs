@@ -7,8 +7,8 @@ use mpquic_sched_core::VarInt;
 use mpquic_wire::frame::{Stream, types};
 
 use super::assembler::Assembler;
+use super::block::Pool;
 use super::flow::RecvWindow;
-use super::pool::Pool;
 use super::{Chunk, ReadError};
 use crate::TransportError;
 use crate::limits::max_stream_gaps;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::pool::{BLOCK, Pool};
+use super::block::{BLOCK, Pool};
 
 /// Writes below this size are copied together rather than kept as they came.
 const COALESCE: usize = 1024;

@@ -11,6 +11,7 @@ use mpquic_sched_core::{
 
 use super::StreamEvent;
 use super::assembler::Held;
+use super::block::Pool;
 use super::control_queue::ControlQueue;
 use super::events::SchedEvents;
 use super::flight::Tally;
@@ -19,7 +20,6 @@ use super::halves::Halves;
 use super::ids::{LocalIds, RemoteIds};
 use super::outgoing::Unsettled;
 use super::pace::Pace;
-use super::pool::Pool;
 use super::ready::ReadyQueue;
 use super::recv::RecvStream;
 use super::send::SendStream;

@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::block::{Block, InOrder, Why};
-use super::pool::{BLOCK, Pool};
+use super::block::{BLOCK, Block, InOrder, Pool, Why};
 
 const BLOCK_U64: u64 = BLOCK as u64;
 

@@ -2,9 +2,7 @@
 
 mod decode;
 mod encode;
-mod number;
 mod protection;
-mod quic_bit;
 #[cfg(test)]
 mod tests;
 pub mod varint;
@@ -19,9 +17,7 @@ pub use self::{
         LongHeaderMarks, encode_long_header, encode_retry_header, encode_short_header,
         encode_version_negotiation, patch_length,
     },
-    number::{expand_pn, pn_len},
-    protection::{seal_packet, unprotect_header},
-    quic_bit::QuicBit,
+    protection::{QuicBit, expand_pn, pn_len, seal_packet, unprotect_header},
 };
 
 /// The longest connection ID of version 1 (RFC 9000 section 17.2).

@@ -1,9 +1,52 @@
-//! Header protection (RFC 9001 section 5.4) and the last steps of a packet before it leaves; keys are the caller's.
+//! What a packet's header does not show: its number, of which few bytes are sent (RFC 9000 section 17.1, appendix A.2 and A.3),
+//! under header protection (RFC 9001 section 5.4), and a QUIC bit that means nothing (RFC 9287). Keys are the caller's.
 
 use rustls::quic::{HeaderProtectionKey, Tag};
 
-use super::LONG_HEADER_FORM;
+use super::{FIXED_BIT, LONG_HEADER_FORM};
 use crate::TransportError;
+
+/// Bytes that the number of a packet needs on the wire: enough for more than twice the distance
+/// to the largest acknowledged one.
+#[inline]
+pub const fn pn_len(pn: u64, largest_acked: Option<u64>) -> usize {
+    //= specs/rfc9000.txt#section-17.1
+    //# After an acknowledgment is received for a packet number space, the sender MUST use a packet
+    //# number size able to represent more than twice as large a range as the difference between the
+    //# largest acknowledged packet number and the packet number being sent.
+    let unacked = match largest_acked {
+        Some(acked) => pn.saturating_sub(acked),
+        //= specs/rfc9000.txt#section-17.1
+        //# Prior to receiving an acknowledgment for a packet number space, the full packet number
+        //# MUST be included; it is not to be truncated, as described below.
+        None => pn.saturating_add(1),
+    };
+    if unacked < 1 << 7 {
+        1
+    } else if unacked < 1 << 15 {
+        2
+    } else if unacked < 1 << 23 {
+        3
+    } else {
+        4
+    }
+}
+
+/// The packet number whose low `pn_len` bytes are `truncated` and which is closest to `expected`,
+/// one more than the largest received (0 if none was).
+#[inline]
+pub const fn expand_pn(truncated: u64, pn_len: usize, expected: u64) -> u64 {
+    let window = 1u64 << (8 * pn_len);
+    let half = window / 2;
+    let candidate = (expected & !(window - 1)) | truncated;
+    if candidate + half <= expected && candidate < (1 << 62) - window {
+        candidate + window
+    } else if candidate > expected + half && candidate >= window {
+        candidate - window
+    } else {
+        candidate
+    }
+}
 
 /// A sample is taken as if the packet number had four bytes (RFC 9001 section 5.4.2).
 const SAMPLE_OFFSET: usize = 4;
@@ -92,4 +135,61 @@ pub fn seal_packet(
     let tag = seal(header, payload)?;
     buf.extend_from_slice(tag.as_ref());
     protect_header(&mut buf[start..], pn_offset - start, pn_len, hp)
+}
+
+/// What the QUIC bit of the next packet is. Set, until the peer has said that it need not be.
+#[derive(Debug, Default)]
+pub struct QuicBit {
+    /// Of a xorshift generator; 0 while the bit is set.
+    state: u64,
+}
+
+impl QuicBit {
+    /// The peer has sent grease_quic_bit. The bits follow from `seed`, which no observer knows: drawing each of them
+    /// from the random numbers of the connection would cost more than the bit is worth.
+    pub const fn start(&mut self, seed: [u8; 16]) {
+        let [a, b, c, d, e, f, g, h, ..] = seed;
+        self.state = u64::from_le_bytes([a, b, c, d, e, f, g, h]) | 1;
+    }
+
+    /// Gives the first byte of a packet, whose header is not yet protected, its QUIC bit.
+    #[inline]
+    pub const fn apply(&mut self, first: &mut u8) {
+        if self.state == 0 {
+            return;
+        }
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        if self.state >> 63 == 0 {
+            *first &= !FIXED_BIT;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Only that bit is touched, only when the peer takes it, and both values come without a period that shows.
+        #[test]
+        fn both_values_once_the_peer_takes_them(seed in any::<[u8; 16]>(), byte in any::<u8>()) {
+            let mut bit = QuicBit::default();
+            let draw = |bit: &mut QuicBit| {
+                let mut first = byte | FIXED_BIT;
+                bit.apply(&mut first);
+                assert_eq!(first | FIXED_BIT, byte | FIXED_BIT);
+                first & FIXED_BIT != 0
+            };
+            prop_assert!((0..100).all(|_| draw(&mut bit)));
+            bit.start(seed);
+            // The first few of a seed with few bits are alike.
+            let drawn: Vec<_> = (0..1064).map(|_| draw(&mut bit)).skip(64).collect();
+            let set = drawn.iter().filter(|set| **set).count();
+            prop_assert!((350..650).contains(&set), "{set} of 1000");
+            prop_assert!((1..100).all(|period| drawn[..800] != drawn[period..][..800]));
+        }
+    }
 }
