@@ -29,9 +29,7 @@ impl Connection {
         offset: u64,
         data: &[u8],
     ) -> Result<(), TransportError> {
-        let progress = self
-            .handshake
-            .on_crypto(space_id, offset, data, &self.peer)?;
+        let progress = self.handshake.on_crypto(space_id, offset, data)?;
         let Progress {
             parameters,
             early_data_rejected,
@@ -53,19 +51,16 @@ impl Connection {
             //# bound to those streams.
             self.data.start_over(&self.config);
         }
-        if let Some(peer) = parameters {
-            //= specs/rfc9000.txt#section-7.4.1
-            //# The client MUST use the server's new values in the handshake instead; if the server does
-            //# not provide new values, the default values are used.
-            self.peer = *peer;
-            self.idle.set_peer(self.peer.max_idle_timeout_ms);
-            self.paths.set_peer(&self.peer, &mut self.endpoint_events)?;
-            self.data.set_peer_params(&self.peer);
-            if self.peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
+        if parameters {
+            let peer = self.handshake.peer();
+            self.idle.set_peer(peer.max_idle_timeout_ms);
+            self.paths.set_peer(peer, &mut self.endpoint_events)?;
+            self.data.set_peer_params(peer);
+            let parameters = Parameters::of(peer, true);
+            if peer.grease_quic_bit && self.endpoint_config.grease_quic_bit {
                 let seed = self.paths.reset_token(&self.handshake.scid());
                 self.handshake.grease_quic_bit(seed);
             }
-            let parameters = Parameters::of(&self.peer, true);
             self.watch.note(now, Observation::Parameters(parameters));
             self.events.push_back(Event::HandshakeDataReady);
         }
@@ -75,7 +70,8 @@ impl Connection {
             && self.side == Side::Server
             && self.config.path_start == PathStart::Complete
         {
-            self.paths.start_multipath(self.peer.initial_max_path_id);
+            let remote_max = self.handshake.peer().initial_max_path_id;
+            self.paths.start_multipath(remote_max);
             self.paths
                 .issue_early_cids(&mut self.rng, &mut self.endpoint_events);
         }
@@ -94,8 +90,8 @@ impl Connection {
         self.state.establish();
         self.events.push_back(Event::Connected);
         self.watch.note(now, Observation::HandshakeComplete);
-        self.paths
-            .on_handshake_complete(self.peer.initial_max_path_id);
+        let remote_max = self.handshake.peer().initial_max_path_id;
+        self.paths.on_handshake_complete(remote_max);
         if self.side == Side::Server {
             self.endpoint_events
                 .push_back(EndpointEvent::HandshakeComplete);

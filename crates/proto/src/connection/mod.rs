@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mpquic_sched_core::{ConnectionFacts, Side};
-use mpquic_wire::transport_parameters::TransportParameters;
 use rand::rngs::StdRng;
 
 pub use path_mut::PathMut;
@@ -66,7 +65,6 @@ pub struct Connection {
     race: Option<Box<Race>>,
     pub(crate) paths: Paths,
     pub(crate) data: DataPlane,
-    peer: TransportParameters,
     idle: IdleTimer,
     events: VecDeque<Event>,
     endpoint_events: EndpointEvents,
@@ -128,10 +126,10 @@ impl Connection {
             scid,
         };
         this.watch.on_start(now, started, &parameters);
-        if let Some(remembered) = this.handshake.offer_early_data() {
-            this.idle.set_peer(remembered.max_idle_timeout_ms);
-            this.peer = remembered;
-            this.data.set_peer_params(&this.peer);
+        if this.handshake.offer_early_data() {
+            let peer = this.handshake.peer();
+            this.idle.set_peer(peer.max_idle_timeout_ms);
+            this.data.set_peer_params(peer);
         }
         this.data.share(setup.memory);
         Ok(this)
@@ -249,7 +247,6 @@ impl Connection {
             race: None,
             paths,
             data,
-            peer: TransportParameters::default(),
             idle: IdleTimer::new(now, config.max_idle_timeout),
             events: VecDeque::new(),
             endpoint_events: VecDeque::from([EndpointEvent::AddCid(scid)]),

@@ -713,13 +713,9 @@ impl Connection {
             return None;
         }
         if let Some(number) = number {
-            //= specs/rfc9000.txt#section-18.2
-            //# An endpoint that receives this transport parameter MUST NOT use a new local address when
-            //# sending to the address that the peer used during the handshake.
-            let moves = !self.peer.disable_active_migration;
             let silent = self.paths.get(PathId::ZERO).map_or(0, Path::pto_count) > 0;
             self.handshake
-                .copy_datagram(now, number, spec.ecn, &buf[start..], silent && moves);
+                .copy_datagram(now, number, spec.ecn, &buf[start..], silent);
         }
         self.paths
             .on_datagrams_sent(PathId::ZERO, Addresses::Current, spec.ecn, size, None)
@@ -733,7 +729,7 @@ impl Connection {
         }
         let path = self.paths.get(PathId::ZERO)?;
         let index = path.index;
-        let size = usize::from(path.mtu()).min(self.peer.early_udp_payload());
+        let size = usize::from(path.mtu()).min(self.handshake.peer().early_udp_payload());
         let spec = PacketSpec {
             end: Some(buf.len() + size),
             ecn: path.ecn(),

@@ -86,7 +86,10 @@ pub(crate) struct Handshake {
     memory_told: usize,
     /// A packet of the peer was decrypted.
     heard: bool,
-    /// The peer's transport parameters were read.
+    /// What the peer says of itself: of the earlier connection while early data is offered, and the defaults before anything
+    /// is known.
+    peer: TransportParameters,
+    /// Its own were read.
     parameters_known: bool,
     /// RFC 9001 section 4.1.2.
     confirmed: bool,
@@ -97,8 +100,8 @@ pub(crate) struct Handshake {
 /// What reading a CRYPTO frame brought.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The peer's transport parameters, once.
-    pub(crate) parameters: Option<Box<TransportParameters>>,
+    /// The peer's transport parameters are known now.
+    pub(crate) parameters: bool,
     /// The server has not taken the early data: it is as if it had never been sent.
     pub(crate) early_data_rejected: bool,
     /// A server can send 1-RTT packets now, and knows what its client takes.
@@ -129,6 +132,7 @@ impl Handshake {
             deadline: None,
             memory_told: 0,
             heard: false,
+            peer: TransportParameters::default(),
             parameters_known: false,
             confirmed: false,
             done_pending: false,
@@ -166,21 +170,30 @@ impl Handshake {
         self.counted = Some(Box::new(counted));
     }
 
-    /// A client that resumes a session, if TLS lets it send early data: offers it. Returns the server's limits of the
-    /// earlier connection, which hold until its own are known.
+    /// A client that resumes a session, if TLS lets it send early data: offers it, with the server's limits of the earlier
+    /// connection, which hold until its own are known. Returns whether it did.
     //= specs/rfc9000.txt#section-7.4.1
     //# When sending frames in 0-RTT packets, a client MUST only use remembered transport
     //# parameters; importantly, it MUST NOT use updated values that it learns from the server's
     //# updated transport parameters or from frames received in 1-RTT packets.
-    pub(crate) fn offer_early_data(&mut self) -> Option<TransportParameters> {
-        let encoded = self.session.remembered_parameters()?;
+    pub(crate) fn offer_early_data(&mut self) -> bool {
+        let encoded = self.session.remembered_parameters();
         // What a store of sessions has kept may be anything.
-        let parameters = TransportParameters::decode(Side::Server, encoded).ok()?;
+        let parameters = encoded.and_then(|it| TransportParameters::decode(Side::Server, it).ok());
+        let Some(parameters) = parameters else {
+            return false;
+        };
         self.session.offer_early_data();
         //= specs/rfc9000.txt#section-7.4.1
         //# A client that attempts to send 0-RTT data MUST remember all other transport parameters
         //# used by the server that it is able to process.
-        Some(parameters.remembered())
+        self.peer = parameters.remembered();
+        true
+    }
+
+    /// What the peer says of itself.
+    pub(crate) fn peer(&self) -> &TransportParameters {
+        &self.peer
     }
 
     pub(crate) fn version(&self) -> Version {
@@ -323,17 +336,19 @@ impl Handshake {
     }
 
     /// A datagram with this Initial or Handshake packet leaves: those that the connection may begin on, too, send it.
-    /// `again`: also once one of them is chosen, for the server has fallen silent there. The end of the handshake may reach
-    /// it another way.
+    /// `silent`: the server has fallen silent on the one that is chosen. The end of the handshake may reach it another way.
     pub(crate) fn copy_datagram(
         &mut self,
         now: Instant,
         packet: u64,
         ecn: Option<EcnCodepoint>,
         datagram: &[u8],
-        again: bool,
+        silent: bool,
     ) {
-        let again = again && !self.confirmed;
+        //= specs/rfc9000.txt#section-18.2
+        //# An endpoint that receives this transport parameter MUST NOT use a new local address when
+        //# sending to the address that the peer used during the handshake.
+        let again = silent && !self.peer.disable_active_migration && !self.confirmed;
         if let Some(attempt) = &mut self.attempt {
             attempt.copy(now, packet, ecn, datagram, again);
         }
@@ -344,18 +359,17 @@ impl Handshake {
         self.attempt = attempt;
     }
 
-    /// Takes in a CRYPTO frame and lets TLS answer. `remembered`: what early data was sent by.
+    /// Takes in a CRYPTO frame and lets TLS answer.
     pub(crate) fn on_crypto(
         &mut self,
         space_id: SpaceId,
         offset: u64,
         data: &[u8],
-        remembered: &TransportParameters,
     ) -> Result<Progress, TransportError> {
         let new = self.session.on_crypto(space_id, offset, data)?;
         let mut progress = Progress::default();
         if !self.parameters_known {
-            self.read_parameters(remembered, &mut progress)?;
+            self.read_parameters(&mut progress)?;
         }
         if new.complete && !self.parameters_known {
             //= specs/rfc9001.txt#section-8.2
@@ -377,11 +391,7 @@ impl Handshake {
     }
 
     /// Reads the peer's transport parameters as soon as TLS has them.
-    fn read_parameters(
-        &mut self,
-        remembered: &TransportParameters,
-        progress: &mut Progress,
-    ) -> Result<(), TransportError> {
+    fn read_parameters(&mut self, progress: &mut Progress) -> Result<(), TransportError> {
         let Some(encoded) = self.session.peer_parameters() else {
             return Ok(());
         };
@@ -395,7 +405,7 @@ impl Handshake {
             //= specs/rfc9000.txt#section-7.4.1
             //# If 0-RTT data is accepted by the server, the server MUST NOT reduce any limits or
             //# alter any values that might be violated by the client with its 0-RTT data.
-            Some(true) => peer.check_not_reduced(remembered)?,
+            Some(true) => peer.check_not_reduced(&self.peer)?,
             Some(false) => progress.early_data_rejected = true,
             None => {}
         }
@@ -405,8 +415,12 @@ impl Handshake {
         if let Some(information) = &peer.version_information {
             information.check(self.version)?;
         }
+        //= specs/rfc9000.txt#section-7.4.1
+        //# The client MUST use the server's new values in the handshake instead; if the server does
+        //# not provide new values, the default values are used.
+        self.peer = peer;
         self.parameters_known = true;
-        progress.parameters = Some(Box::new(peer));
+        progress.parameters = true;
         Ok(())
     }
 

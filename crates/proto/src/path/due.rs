@@ -408,4 +408,20 @@ mod tests {
             assert_eq!(due(&paths, at, index, FACTS), None);
         }
     }
+
+    #[test]
+    fn a_loss_probe_asks_for_an_answer_whatever_it_carries() {
+        let mut paths = multipath(Side::Client);
+        open(&mut paths, 0);
+        for (asks, written) in [(false, vec![0x01]), (true, vec![])] {
+            let mut buf = Vec::new();
+            let mut w = FrameWriter::new(&mut buf, 1200);
+            if asks {
+                w.mark_ack_eliciting();
+            }
+            paths.finish_loss_probe(&mut w);
+            assert!(w.is_ack_eliciting());
+            assert_eq!(buf, written);
+        }
+    }
 }

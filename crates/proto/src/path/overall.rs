@@ -267,3 +267,30 @@ impl Paths {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mpquic_sched_core::Side;
+
+    use super::super::set::tests::{multipath, open};
+    use super::*;
+
+    #[test]
+    fn datagrams_of_a_path_count_for_the_connection_also_when_it_is_gone() {
+        let mut paths = multipath(Side::Client);
+        open(&mut paths, 0);
+        let mut leave = |id, size, segment| {
+            let to = Addresses::Current;
+            let left = paths.on_datagrams_sent(PathId(id), to, None, size, segment);
+            left.map(|left| (left.size, left.segment_size))
+        };
+        // Two full ones, and a shorter one at the end.
+        assert_eq!(leave(0, 2500, Some(1200)), Some((2500, Some(1200))));
+        assert_eq!(leave(1, 700, None), None);
+        paths.count_received(60);
+        let mut stats = ConnectionStats::default();
+        paths.add_stats(&mut stats);
+        assert_eq!((stats.sent_datagrams, stats.sent_bytes), (4, 3200));
+        assert_eq!((stats.received_datagrams, stats.received_bytes), (1, 60));
+    }
+}
