@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathIndex;
 
+use super::controller::Slots;
 use super::cubic::Cubic;
-use super::slots::Slots;
 use super::{
     AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LossCause, LossCauses,
     LossJudge, LostPacket, NewPath, ResumeStep, SlowStart, SpuriousLoss,

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathIndex;
 
+use super::controller::Slots;
 use super::reno_window::{RenoWindow, Saved};
-use super::slots::Slots;
 use super::{
     AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep,
     SlowStart, SpuriousLoss,

@@ -64,7 +64,6 @@ mod rapid_start;
 mod reno_window;
 mod round_variation;
 mod rtt;
-mod slots;
 mod slow_start;
 #[cfg(test)]
 mod tests;

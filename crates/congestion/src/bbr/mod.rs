@@ -50,7 +50,7 @@ use mpquic_sched_core::PathIndex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::slots::Slots;
+use super::controller::Slots;
 use super::{
     AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LostPacket, NewPath,
     ResumeStep, SentPacket, SlowStart, SpuriousLoss,

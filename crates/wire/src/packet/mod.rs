@@ -17,7 +17,10 @@ pub use self::{
         LongHeaderMarks, encode_long_header, encode_retry_header, encode_short_header,
         encode_version_negotiation, patch_length,
     },
-    protection::{QuicBit, expand_pn, pn_len, seal_packet, unprotect_header},
+    protection::{
+        QuicBit, expand_pn, key_phase, pn_len, reserved_bits_are_zero, seal_packet,
+        unprotect_header,
+    },
 };
 
 /// The longest connection ID of version 1 (RFC 9000 section 17.2).
@@ -53,21 +56,4 @@ pub enum PacketType {
     ZeroRtt,
     /// Handshake (section 17.2.4).
     Handshake,
-}
-
-/// Whether the reserved bits of an unprotected first byte are zero (RFC 9000 sections 17.2 and
-/// 17.3.1). If not: PROTOCOL_VIOLATION, but only once the packet has been decrypted.
-#[inline]
-pub const fn reserved_bits_are_zero(first: u8) -> bool {
-    if first & LONG_HEADER_FORM != 0 {
-        first & 0x0c == 0
-    } else {
-        first & 0x18 == 0
-    }
-}
-
-/// The key phase bit of an unprotected short header's first byte.
-#[inline]
-pub const fn key_phase(first: u8) -> bool {
-    first & KEY_PHASE_BIT != 0
 }

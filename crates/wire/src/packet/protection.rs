@@ -1,9 +1,9 @@
 //! What a packet's header does not show: its number, of which few bytes are sent (RFC 9000 section 17.1, appendix A.2 and A.3),
-//! under header protection (RFC 9001 section 5.4), and a QUIC bit that means nothing (RFC 9287). Keys are the caller's.
+//! and the bits under header protection (RFC 9001 section 5.4); and a QUIC bit that means nothing (RFC 9287). Keys are the caller's.
 
 use rustls::quic::{HeaderProtectionKey, Tag};
 
-use super::{FIXED_BIT, LONG_HEADER_FORM};
+use super::{FIXED_BIT, KEY_PHASE_BIT, LONG_HEADER_FORM};
 use crate::TransportError;
 
 /// Bytes that the number of a packet needs on the wire: enough for more than twice the distance
@@ -46,6 +46,23 @@ pub const fn expand_pn(truncated: u64, pn_len: usize, expected: u64) -> u64 {
     } else {
         candidate
     }
+}
+
+/// Whether the reserved bits of an unprotected first byte are zero (RFC 9000 sections 17.2 and
+/// 17.3.1). If not: PROTOCOL_VIOLATION, but only once the packet has been decrypted.
+#[inline]
+pub const fn reserved_bits_are_zero(first: u8) -> bool {
+    if first & LONG_HEADER_FORM != 0 {
+        first & 0x0c == 0
+    } else {
+        first & 0x18 == 0
+    }
+}
+
+/// The key phase bit of an unprotected short header's first byte.
+#[inline]
+pub const fn key_phase(first: u8) -> bool {
+    first & KEY_PHASE_BIT != 0
 }
 
 /// A sample is taken as if the packet number had four bytes (RFC 9001 section 5.4.2).
