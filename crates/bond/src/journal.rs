@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lines about one peer in a period; what comes beyond is counted.
-const LINES: u32 = 200;
-const PERIOD: Duration = Duration::from_secs(10);
+use mpquic_peer::Pace;
+
 /// Lines that the screen shows.
 const SHOWN: usize = 5;
 
@@ -16,13 +15,7 @@ const SHOWN: usize = 5;
 #[derive(Debug)]
 pub(crate) struct PeerLog {
     about: String,
-    period: Mutex<Period>,
-}
-
-#[derive(Debug)]
-struct Period {
-    begun: Instant,
-    lines: u32,
+    pace: Pace,
 }
 
 impl PeerLog {
@@ -30,36 +23,18 @@ impl PeerLog {
     pub(crate) fn new(about: impl Display) -> Self {
         Self {
             about: about.to_string(),
-            period: Mutex::new(Period {
-                begun: Instant::now(),
-                lines: 0,
-            }),
+            pace: Pace::default(),
         }
     }
 
     pub(crate) fn line(&self, text: Arguments<'_>) {
-        let (shown, left_out) = self.next(Instant::now());
+        let (shown, left_out) = self.pace.step(Instant::now());
         if left_out > 0 {
             mpquic_peer::log!("{}: {left_out} lines are left out", self.about);
         }
         if shown {
             mpquic_peer::log!("{}: {text}", self.about);
         }
-    }
-
-    /// Whether a line is shown, and how many were not, if it is time to tell.
-    fn next(&self, now: Instant) -> (bool, u32) {
-        let mut period = self.period.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut left_out = 0;
-        if now.duration_since(period.begun) >= PERIOD {
-            left_out = period.lines.saturating_sub(LINES);
-            *period = Period {
-                begun: now,
-                lines: 0,
-            };
-        }
-        period.lines = period.lines.saturating_add(1);
-        (period.lines <= LINES, left_out)
     }
 }
 
@@ -102,16 +77,6 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_peer_cannot_fill_the_log() {
-        let log = PeerLog::new("192.0.2.1:1");
-        let now = Instant::now();
-        let shown = (0..500).filter(|_| log.next(now).0).count();
-        assert_eq!(shown, 200);
-        assert_eq!(log.next(now + PERIOD), (true, 300));
-        assert_eq!(log.next(now + PERIOD), (true, 0));
-    }
 
     #[test]
     fn the_last_lines_are_kept() {

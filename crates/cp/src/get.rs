@@ -50,14 +50,19 @@ impl Client {
             return Err(Error::Malformed(why.to_owned()));
         }
         let (base, target) = place(name, local, is_folder)?;
+        let place = target.last().map(|_| base.join(target.path()));
         let dir = blocking({
             let base = base.clone();
             move || {
+                place.map_or(Ok(()), |place| tree::check_named(&place))?;
                 std::fs::create_dir_all(&base)?;
                 tree::open(&base)
             }
         });
-        let dir = dir.await.map_err(|error| Error::file(&base, error))?;
+        let dir = dir.await.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => Error::file(&base.join(target.path()), error),
+            _ => Error::file(&base, error),
+        })?;
         let to = Arc::new(To {
             dir,
             base,

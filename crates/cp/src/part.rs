@@ -146,6 +146,7 @@ fn open_locked(
     if folder.last().is_some() {
         dir.create_dir_all(folder.path())?;
     }
+    tree::check_place(dir, name)?;
     match dir.metadata(name.path()) {
         Ok(there) if there.is_dir() => {
             return Err(io::Error::from(io::ErrorKind::IsADirectory).into());

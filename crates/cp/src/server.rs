@@ -4,13 +4,13 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpquic::{
     Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, ServerConfig,
     VarInt,
 };
-use mpquic_peer::{PROOF, Token, Transport};
+use mpquic_peer::{PROOF, Pace, Token, Transport};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -180,6 +180,7 @@ impl Server {
             welcome: self.welcome,
             token: self.token,
             limits: Arc::new(Limits::new(mpquic_peer::raise_open_files())),
+            strangers: Pace::default(),
         });
         let accepting = async {
             while let Some(incoming) = self.endpoint.accept().await {
@@ -203,6 +204,8 @@ struct House {
     welcome: Welcome,
     token: Option<Token>,
     limits: Arc<Limits>,
+    /// Lines about those that are no clients yet.
+    strangers: Pace,
 }
 
 async fn serve(
@@ -213,23 +216,25 @@ async fn serve(
     let remote = incoming.remote_address();
     let connection = match incoming.await {
         Ok(connection) => connection,
-        Err(error) => return log(&format!("{remote}: no handshake: {error}")),
+        Err(error) => return complain(&house.strangers, &log, remote, "no handshake: ", &error),
     };
     if let Err(why) = greet(&connection, &house.welcome, house.token.as_ref()).await {
         connection.close(UNWELCOME, why.as_bytes());
-        return log(&format!("{remote}: refused: {why}"));
+        return complain(&house.strangers, &log, remote, "refused: ", &why);
     }
     settings::greeted(&connection);
     log(&format!("{remote}: a client"));
     let limits = limits::Share::new(Arc::clone(&house.limits));
+    let pace = Arc::new(Pace::default());
     let ended = loop {
         match connection.accept_bi().await {
             Ok((send, recv)) => {
                 let (house, limits, log) = (Arc::clone(&house), limits.clone(), log.clone());
+                let pace = Arc::clone(&pace);
                 tokio::spawn(async move {
                     match requests::answer(&house.share, &limits, send, recv).await {
                         Ok(text) => log(&format!("{remote}: {text}")),
-                        Err(error) => log(&format!("{remote}: {error}")),
+                        Err(error) => complain(&pace, &log, remote, "", &error),
                     }
                 });
             }
@@ -243,6 +248,23 @@ async fn serve(
         }
         ConnectionError::LocallyClosed => {}
         ended => log(&format!("{remote}: gone: {ended}")),
+    }
+}
+
+/// A line about what a peer was refused, or did wrong. It costs the peer less than what it asks for: there is a limit.
+fn complain(
+    pace: &Pace,
+    log: &impl Fn(&str),
+    remote: SocketAddr,
+    what: &str,
+    why: &dyn std::fmt::Display,
+) {
+    let (shown, left_out) = pace.step(Instant::now());
+    if left_out > 0 {
+        log(&format!("{remote}: {left_out} complaints are left out"));
+    }
+    if shown {
+        log(&format!("{remote}: {what}{why}"));
     }
 }
 

@@ -17,6 +17,7 @@ const BATCH: usize = 256;
 /// Bytes of names after which a go ends, too.
 const BATCH_BYTES: usize = 64 * 1024;
 /// The bits of a mode that travel: who may read, write and execute. What else a file has (set-user-ID) is its owner's to give.
+#[cfg(unix)]
 const MODE: u32 = 0o777;
 
 /// Runs what may wait for a disk where nobody else waits for it.
@@ -44,7 +45,7 @@ pub(crate) fn open(folder: &Path) -> io::Result<Arc<Dir>> {
 /// Files that are never shown, under whatever names they are: a server's keys. Known by device and inode, so that other names and
 /// later moves do not matter.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Hidden(Vec<(u64, u64)>);
+pub(crate) struct Hidden(#[cfg(unix)] Vec<(u64, u64)>);
 
 impl Hidden {
     pub(crate) fn add(&mut self, file: &Path) -> io::Result<()> {
@@ -200,6 +201,31 @@ pub(crate) fn leads_inside(depth: usize, target: &str) -> bool {
     up <= depth && !target.is_empty()
 }
 
+/// Refuses a place that has a pipe, a socket or a device: that is nothing to be replaced. A link is replaced, wherever it leads.
+pub(crate) fn check_place(dir: &Dir, name: &Name) -> io::Result<()> {
+    match dir.symlink_metadata(name.path()) {
+        Ok(there) if !there.is_file() && !there.is_dir() && !there.is_symlink() => Err(special()),
+        _ => Ok(()),
+    }
+}
+
+/// The same for the place that a user names, such as `/dev/stdout`: it may be a link to the like.
+pub(crate) fn check_named(place: &Path) -> io::Result<()> {
+    let is_special = std::fs::metadata(place).is_ok_and(|at| !at.is_file() && !at.is_dir());
+    let leads = std::fs::read_link(place).unwrap_or_default();
+    if is_special || leads.starts_with("/proc") || leads.starts_with("/dev") {
+        return Err(special());
+    }
+    Ok(())
+}
+
+fn special() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "what is there is neither a file nor a folder, and stays",
+    )
+}
+
 /// Makes a symbolic link in the place of a file or link, if there is one.
 pub(crate) fn make_link(dir: &Dir, name: &Name, target: &str) -> io::Result<()> {
     #[cfg(unix)]
@@ -212,6 +238,7 @@ pub(crate) fn make_link(dir: &Dir, name: &Name, target: &str) -> io::Result<()> 
         if folder.last().is_some() && dir.canonicalize(folder.path())? != folder.path() {
             return Err(io::Error::other("its folder is a link"));
         }
+        check_place(dir, name)?;
         match dir.symlink_metadata(name.path()) {
             Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
             Ok(there)

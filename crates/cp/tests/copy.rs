@@ -80,6 +80,14 @@ impl Place {
     }
 
     fn serve_with(&self, patience: Duration) -> Running {
+        self.serve_telling(patience, |_| {})
+    }
+
+    fn serve_telling(
+        &self,
+        patience: Duration,
+        log: impl Fn(&str) + Clone + Send + Sync + 'static,
+    ) -> Running {
         let identity = Identity::kept_in(&self.folder.path().join("identity"), "test").unwrap();
         let fingerprint = identity.fingerprint().unwrap();
         let settings = ServerSettings {
@@ -96,7 +104,7 @@ impl Place {
         let address = server.local_addrs()[0];
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
-            server.run(async { drop(stopped.await) }, |_| {}).await;
+            server.run(async { drop(stopped.await) }, log).await;
         });
         Running {
             address,
@@ -509,6 +517,45 @@ fn who_asks_for_what_makes_no_sense_is_told_what_is_wrong() {
         // The connection goes on.
         let mut listing = ask(&connection, r#"{"List":{"name":"","deep":true}}"#).await;
         assert_eq!(message(&mut listing).await, r#""Listing""#);
+    });
+}
+
+#[test]
+fn a_client_cannot_fill_the_log() {
+    run(async {
+        let place = Place::new();
+        std::fs::write(place.far("file"), "contents").unwrap();
+        let lines = Arc::new(std::sync::Mutex::new(Vec::<String>::new()));
+        let told = Arc::clone(&lines);
+        let log = move |line: &str| told.lock().unwrap().push(line.to_owned());
+        let server = place.serve_telling(ServerSettings::PATIENCE, log);
+        let (_endpoint, connection) = raw(&server).await;
+        let begun = std::time::Instant::now();
+        for number in 0..300 {
+            let get = format!(r#"{{"Get":{{"name":"none{number}","have":0,"digest":null}}}}"#);
+            let mut recv = ask(&connection, &get).await;
+            assert!(message(&mut recv).await.contains("Missing"));
+        }
+        let took = begun.elapsed();
+        // What it got is told all the same.
+        let get = r#"{"Get":{"name":"file","have":0,"digest":null}}"#;
+        let mut recv = ask(&connection, get).await;
+        recv.read_to_end(1000).await.unwrap();
+        connection.close(mpquic::VarInt::from_u32(0), b"");
+        let of = |what: &str| {
+            let lines = lines.lock().unwrap();
+            lines.iter().filter(|line| line.contains(what)).count()
+        };
+        while of(": gone") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if took < Duration::from_secs(10) {
+            assert_eq!(of("no such file"), 200);
+        } else {
+            println!("a slow machine: no ten seconds had so many");
+        }
+        assert_eq!(of("sent file: 8 of 8 bytes"), 1);
+        server.stop().await;
     });
 }
 

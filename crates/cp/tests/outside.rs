@@ -312,6 +312,59 @@ fn a_file_from_before_1970_replaces_nothing_that_was_changed_since() {
     assert_eq!(std::fs::read(&mine).unwrap(), b"old");
 }
 
+#[test]
+fn what_is_no_file_is_not_replaced_by_one() {
+    use std::os::unix::fs::FileTypeExt as _;
+    let place = Place::new();
+    for name in [
+        "far/tree/pipe",
+        "far/tree/file",
+        "near/other/pipe",
+        "near/other/file",
+    ] {
+        let path = place.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "contents").unwrap();
+    }
+    let pipes = ["near/tree/pipe", "far/other/pipe"].map(|name| place.path(name));
+    for pipe in &pipes {
+        std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        let made = Command::new("mkfifo").arg(pipe).status();
+        assert!(made.unwrap().success());
+    }
+    let null = place.path("near/null");
+    symlink("/dev/null", &null).unwrap();
+    let (server, run) = writable(&place);
+    let why = "what is there is neither a file nor a folder, and stays";
+    let out = [&pipes[0], &null].map(|path| path.display().to_string());
+    for local in &out {
+        fails(&run(&["get", &server.address, "tree/file", local]), 8, why);
+    }
+    let near = place.text("near/");
+    let other = place.text("near/other");
+    for (arguments, name) in [
+        (["get", &server.address, "tree", &near], out[0].as_str()),
+        (["put", &server.address, &other, "other"], "other/pipe"),
+    ] {
+        let done = run(&arguments);
+        assert_eq!(done.status.code(), Some(23), "{done:?}");
+        let told = lines_of(&done.stderr);
+        assert!(
+            told.len() == 1
+                && told[0].starts_with(&format!("left out: {name}: "))
+                && told[0].ends_with(why),
+            "{told:?}"
+        );
+    }
+    for pipe in &pipes {
+        let there = std::fs::symlink_metadata(pipe).unwrap();
+        assert!(there.file_type().is_fifo());
+        let found = std::fs::read(pipe.with_file_name("file")).unwrap();
+        assert_eq!(found, b"contents");
+    }
+    assert!(null.symlink_metadata().unwrap().is_symlink());
+}
+
 /// What no copy takes: each is named, by its kind.
 fn kinds(folder: &Path) -> Vec<(&'static str, &'static str)> {
     std::fs::create_dir_all(folder.join("inside")).unwrap();

@@ -1,7 +1,7 @@
 //! Who an end is: its certificate and key, from files or made once, and the fingerprint by which others know it.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -81,7 +81,8 @@ impl Identity {
     pub fn from_files(chain: &Path, key: &Path) -> Result<Self, Error> {
         Ok(Self {
             chain: certificates(chain)?,
-            key: PrivateKeyDer::from_pem_file(key).map_err(|error| Error::file(key, error))?,
+            key: PrivateKeyDer::from_pem_slice(&read(key)?)
+                .map_err(|error| Error::file(key, error))?,
         })
     }
 
@@ -188,9 +189,26 @@ fn make(folder: &Path, name: &str, chain: &Path, key: &Path) -> Result<(), Error
     })
 }
 
+/// A file, or what comes by a pipe, unless it has no end.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    /// Thousands of certificates.
+    const MOST: u64 = 1 << 20;
+    let mut text = Vec::new();
+    let file = fs::File::open(path).map_err(|error| Error::file(path, error))?;
+    let len = file.take(MOST + 1).read_to_end(&mut text);
+    if len.map_err(|error| Error::file(path, error))? as u64 > MOST {
+        return Err(Error::file(
+            path,
+            "longer than 1 MiB, the most that is read",
+        ));
+    }
+    Ok(text)
+}
+
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let certificates: Vec<_> = read.map_err(|error| Error::file(path, error))?;
+    let text = read(path)?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let certificates = certificates.map_err(|error| Error::file(path, error))?;
     if certificates.is_empty() {
         return Err(Error::file(path, "it has no certificate in PEM"));
     }

@@ -8,7 +8,7 @@
 //!   addresses as users write them.
 //! - [`all_links`]: an endpoint over all links of the machine, as they come and go.
 //! - [`say!`], [`note!`]: lines for users that never end the program; [`log!`], [`report!`]: those of a service, which wait for
-//!   no reader. [`Escaped`] for what a peer says. [`log_to_stderr`] shows what `RUST_LOG` asks for.
+//!   no reader; [`Pace`] for those about a peer. [`Escaped`] for what a peer says. [`log_to_stderr`] shows what `RUST_LOG` asks for.
 //! - [`stopped`]: Ctrl-C, SIGTERM, or the end of the terminal. [`raise_open_files`]: as many sockets as the system gives.
 //! - [`Transport`]: scheduler and congestion controller by name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -24,6 +24,7 @@ mod logging;
 mod name;
 mod open_files;
 mod output;
+mod pace;
 mod stop;
 mod token;
 mod transport;
@@ -39,6 +40,7 @@ pub use mpquic::Escaped;
 pub use name::{Local, host_of, resolve, socket_address, with_port};
 pub use open_files::raise_open_files;
 pub use output::{drain_lines, log_line, report_line, write_line};
+pub use pace::Pace;
 pub use stop::{Stop, stopped};
 pub use token::{PROOF, Token};
 pub use transport::{Transport, schedulers};

@@ -39,13 +39,17 @@ pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
     if let Some(scoped) = scoped(name) {
         return Ok(vec![scoped.map_err(unresolved)?.into()]);
     }
+    // An IPv4 address in the clothes of IPv6 is reached by IPv4 (RFC 4291 section 2.5.5.2).
+    let plain = |address: SocketAddr| match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    };
     if name.parse::<SocketAddr>().is_ok() {
-        return Ok(vec![socket_address(name).map_err(unresolved)?]);
+        return Ok(vec![plain(socket_address(name).map_err(unresolved)?)]);
     }
     let found = tokio::net::lookup_host(name).await;
-    let found: Vec<_> = found
-        .map_err(|error| unresolved(error.to_string()))?
-        .collect();
+    let found = found.map_err(|error| unresolved(error.to_string()))?;
+    let found: Vec<_> = found.map(plain).collect();
     if found.is_empty() {
         return Err(unresolved("it has no address".to_owned()));
     }
@@ -269,6 +273,14 @@ mod tests {
             ),
         ] {
             assert_eq!(socket_address(text).unwrap_err(), why);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_mapped_address_is_that_of_ipv4() {
+        for name in ["[::ffff:192.0.2.1]:4433", "192.0.2.1:4433"] {
+            let found = resolve(name).await.unwrap();
+            assert_eq!(found, ["192.0.2.1:4433".parse().unwrap()]);
         }
     }
 

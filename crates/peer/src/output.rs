@@ -43,8 +43,9 @@ macro_rules! report {
 /// Lines of a service that wait for a reader, bytes; those beyond are counted.
 const WAITING: usize = 1 << 20;
 
-static LOG: Outlet = Outlet::new(|text| io::stderr().lock().write_all(text.as_bytes()));
-static REPORTS: Outlet = Outlet::new(|text| {
+static LOG: Outlet = Outlet::new(true, |text| io::stderr().lock().write_all(text.as_bytes()));
+// Whoever reads JSON lines reads nothing else.
+static REPORTS: Outlet = Outlet::new(false, |text| {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
@@ -85,6 +86,8 @@ pub fn drain_lines(patience: Duration) {
 
 /// A way out for lines, with a thread that writes them.
 struct Outlet {
+    /// Whether a line says how many were lost.
+    tells: bool,
     write: fn(&str) -> io::Result<()>,
     state: Mutex<Lines>,
     changed: Condvar,
@@ -100,8 +103,9 @@ struct Lines {
 }
 
 impl Outlet {
-    const fn new(write: fn(&str) -> io::Result<()>) -> Self {
+    const fn new(tells: bool, write: fn(&str) -> io::Result<()>) -> Self {
         Self {
+            tells,
             write,
             state: Mutex::new(Lines {
                 waiting: String::new(),
@@ -148,7 +152,7 @@ impl Outlet {
             }
             let mut text = std::mem::take(&mut lines.waiting);
             let lost = std::mem::take(&mut lines.lost);
-            if lost > 0 {
+            if lost > 0 && self.tells {
                 text.push_str(&format!(
                     "{lost} lines are lost here: nobody read those before\n"
                 ));
@@ -210,7 +214,7 @@ mod tests {
     #[test]
     fn a_reader_that_does_not_read_holds_up_nobody() {
         static WRITTEN: Mutex<String> = Mutex::new(String::new());
-        static STOPPED: Outlet = Outlet::new(|text| {
+        static STOPPED: Outlet = Outlet::new(true, |text| {
             WRITTEN.lock().unwrap().push_str(text);
             Ok(())
         });

@@ -6,6 +6,7 @@ use mpquic::Connection;
 use ring::hmac;
 
 use crate::error::Error;
+use crate::identity::read;
 
 /// Shorter tokens could be guessed.
 const SHORTEST: usize = 16;
@@ -45,7 +46,7 @@ impl Token {
     ///
     /// If the file cannot be read, or has fewer than 16 bytes.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read(path).map_err(|error| Error::file(path, error))?;
+        let text = read(path)?;
         Self::new(text.trim_ascii()).map_err(|error| Error::file(path, error))
     }
 
@@ -95,6 +96,11 @@ mod tests {
             refused.contains("token: ") && refused.contains("at least 16 bytes, this one 15"),
             "{refused}"
         );
+        if cfg!(unix) {
+            let endless = Token::from_file(Path::new("/dev/zero")).unwrap_err();
+            let told = "/dev/zero: longer than 1 MiB, the most that is read";
+            assert_eq!(endless.to_string(), told);
+        }
         let missing = Token::from_file(&folder.path().join("none"))
             .unwrap_err()
             .to_string();
