@@ -1,4 +1,9 @@
 //! Measures bulk transfers, requests and handshakes against `perf_server`, over one or more paths.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+#[path = "transfer/lines.rs"]
+mod lines;
 
 mod perf_common;
 
@@ -145,7 +150,7 @@ async fn measure(options: &Options) -> Result<()> {
         Mode::Handshakes(handshakes) => run_handshakes(&endpoint, options, handshakes).await?,
     };
     if options.json {
-        println!("{result}");
+        say!("{result}");
     } else {
         print(&result);
     }
@@ -372,7 +377,7 @@ fn print(figures: &Value) {
         for direction in ["down", "up"] {
             let bytes = number(&format!("{direction}_bytes"));
             if bytes > 0.0 {
-                println!(
+                say!(
                     "{direction:>4} {:10.1} MB in {:.3} s: {:8.1} MB/s",
                     bytes / 1e6,
                     number("seconds"),
@@ -382,7 +387,7 @@ fn print(figures: &Value) {
         }
     } else {
         let time = |name: &str| figures["microseconds"][name].as_f64().unwrap_or(0.0);
-        println!(
+        say!(
             "{} {} in {:.3} s: {:.1}/s, p50 {:.0} us, p90 {:.0} us, p99 {:.0} us, max {:.0} us",
             number("count"),
             figures["mode"].as_str().unwrap_or_default(),
@@ -396,7 +401,7 @@ fn print(figures: &Value) {
     }
     for path in figures["paths"].as_array().into_iter().flatten() {
         let number = |name: &str| path[name].as_f64().unwrap_or(0.0);
-        println!(
+        say!(
             "path {}: {} to {}: sent {:.1} MB, received {:.1} MB, rtt {:.0} us, mtu {}, lost {} of {} packets",
             path["id"],
             path["local"].as_str().unwrap_or_default(),

@@ -1,4 +1,9 @@
 //! The server for `perf_client`: returns as many bytes as each stream requests.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+#[path = "transfer/lines.rs"]
+mod lines;
 
 mod perf_common;
 
@@ -51,7 +56,7 @@ fn main() -> ExitCode {
 async fn serve(options: &Options) -> Result<()> {
     let endpoint = Endpoint::server(config(options)?, &options.listen)?;
     for local in endpoint.local_addrs() {
-        eprintln!("listening on {local}");
+        note!("listening on {local}");
     }
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(connection(incoming, options.verbose));
@@ -82,14 +87,14 @@ async fn connection(incoming: Incoming, verbose: bool) {
     let result = async {
         let connection = incoming.await?;
         if verbose {
-            eprintln!("{remote}: connected");
+            note!("{remote}: connected");
         }
         streams(&connection).await
     };
     let error = result.await;
     if verbose {
         let reason = error.map_or_else(|error| error.to_string(), |()| "done".to_owned());
-        eprintln!("{remote}: {reason}");
+        note!("{remote}: {reason}");
     }
 }
 

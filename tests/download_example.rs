@@ -1,6 +1,10 @@
 //! The example `download` in process: its command line works as documented, and it downloads the
 //! generated content. The tests are small and measure nothing, since speed depends on the machine.
 
+#[macro_use]
+#[path = "../examples/transfer/lines.rs"]
+mod lines;
+
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../examples/transfer/arguments.rs"]
 mod arguments;

@@ -2,6 +2,10 @@
 //! server generates, and the server survives malformed requests. The tests are small and measure
 //! nothing, since speed depends on the machine.
 
+#[macro_use]
+#[path = "../examples/transfer/lines.rs"]
+mod lines;
+
 #[expect(dead_code, reason = "the tests have no command line of their own")]
 #[path = "../examples/transfer/arguments.rs"]
 mod arguments;

@@ -1,5 +1,10 @@
 //! Downloads over two emulated paths at once, and over each alone, in one process: a server, a
 //! relay per path, and a client. Run it without arguments.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+#[path = "../transfer/lines.rs"]
+mod lines;
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;
@@ -50,14 +55,14 @@ async fn main() -> ExitCode {
         let registry = mpquic_workspace::schedulers();
         let replicas: Vec<_> = registry.replicas().collect();
         for name in registry.names().filter(|name| !replicas.contains(name)) {
-            println!("{name}");
+            say!("{name}");
         }
         return ExitCode::SUCCESS;
     }
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            note!("error: {error}");
             match error {
                 Error::Options(_) => ExitCode::from(arguments::USAGE),
                 _ => ExitCode::FAILURE,
@@ -70,9 +75,9 @@ async fn run(arguments: cli::Arguments) -> Result<(), Error> {
     let json = arguments.json;
     let report = download::run(arguments.options()?).await?;
     if json {
-        println!("{}", report.to_json());
+        say!("{}", report.to_json());
     } else {
-        print!("{report}");
+        say!("{}", report.to_string().trim_end());
     }
     if report.sha256_ok {
         Ok(())

@@ -1,5 +1,10 @@
 //! A server of a fleet behind one address, and a client with several paths that says which server it reached: for trying
 //! balancers (`examples/fleet/nftables.sh`).
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+#[path = "../transfer/lines.rs"]
+mod lines;
 
 use std::io::{BufRead, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -81,7 +86,7 @@ async fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("fleet: {error}");
+            note!("fleet: {error}");
             ExitCode::FAILURE
         }
     }
@@ -124,7 +129,7 @@ async fn serve(options: &Server) -> Result<()> {
         .endpoint_config(endpoint_config(options.server_id)?)
         .server(server_config(&options.cert_out)?)
         .build()?;
-    println!("server {} listens", options.server_id);
+    say!("server {} listens", options.server_id);
     let mut terminate = signal(SignalKind::terminate())?;
     loop {
         let incoming = tokio::select! {
@@ -139,13 +144,13 @@ async fn serve(options: &Server) -> Result<()> {
         });
     }
     endpoint.set_server_config(None);
-    println!(
+    say!(
         "server {} drains, connections left: {}",
         options.server_id,
         endpoint.open_connections()
     );
     endpoint.wait_idle().await;
-    println!("server {} has none left", options.server_id);
+    say!("server {} has none left", options.server_id);
     Ok(())
 }
 
@@ -160,7 +165,7 @@ async fn answer(connection: &Connection, id: u8) {
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
         };
         if let Err(error) = exchange.await {
-            eprintln!("server {id}: {error}");
+            note!("server {id}: {error}");
         }
     }
 }
@@ -210,7 +215,7 @@ async fn connect(options: &Client) -> Result<()> {
                 break (server, paths);
             }
         };
-        println!("server {server}, bytes by path: {paths:?}");
+        say!("server {server}, bytes by path: {paths:?}");
         std::io::stdout().flush()?;
     }
     endpoint.close(0_u32.into(), b"done");

@@ -98,7 +98,7 @@ impl TransportOptions {
         match result {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("{program}: {error}");
+                note!("{program}: {error}");
                 ExitCode::FAILURE
             }
         }

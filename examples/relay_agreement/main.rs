@@ -1,5 +1,10 @@
 //! Checks the simulator against reality: compares the medians of the same downloads in virtual time
 //! and in real time, over the same link models. Run it without arguments on a quiet machine.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+#[path = "../transfer/lines.rs"]
+mod lines;
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;
@@ -52,9 +57,9 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(report) => {
             if arguments.json {
-                println!("{}", report.to_json());
+                say!("{}", report.to_json());
             } else {
-                print!("{report}");
+                say!("{}", report.to_string().trim_end());
             }
             if report.agrees() {
                 ExitCode::SUCCESS
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
             }
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            note!("error: {error}");
             match error {
                 Error::UnknownScenario(..) | Error::Scheduler(_) => {
                     ExitCode::from(arguments::USAGE)

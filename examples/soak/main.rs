@@ -1,5 +1,10 @@
 //! Many connections, each with two paths, move data while a path fails somewhere every second; in
 //! one process, over loopback. Prints errors, fairness, stalls and memory: what the system counts, and what is allocated.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+#[path = "../transfer/lines.rs"]
+mod lines;
 
 mod forwarder;
 #[path = "../../tests/hostile/src/blackbox/heap.rs"]
@@ -65,7 +70,7 @@ async fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) if arguments.connections > 0 && arguments.seconds > 0 => arguments,
         Ok(_) => {
-            eprintln!("error: connections and seconds must not be 0");
+            note!("error: connections and seconds must not be 0");
             return ExitCode::from(2);
         }
         Err(error) => error.exit(),
@@ -73,9 +78,9 @@ async fn main() -> ExitCode {
     match run(&arguments).await {
         Ok(report) => {
             if arguments.json {
-                println!("{}", report.to_json());
+                say!("{}", report.to_json());
             } else {
-                print!("{report}");
+                say!("{}", report.to_string().trim_end());
             }
             if report.errors.is_empty() {
                 ExitCode::SUCCESS
@@ -84,7 +89,7 @@ async fn main() -> ExitCode {
             }
         }
         Err(error) => {
-            eprintln!("error: {error}");
+            note!("error: {error}");
             ExitCode::FAILURE
         }
     }

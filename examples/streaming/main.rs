@@ -1,5 +1,10 @@
 //! Plays DASH-like video over two emulated paths in one process: a server, a relay per path, and a
 //! player. Run it without arguments.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+#[macro_use]
+#[path = "../transfer/lines.rs"]
+mod lines;
 
 #[path = "../transfer/arguments.rs"]
 mod arguments;
@@ -45,7 +50,7 @@ async fn main() -> ExitCode {
         let registry = mpquic_workspace::schedulers();
         let replicas: Vec<_> = registry.replicas().collect();
         for name in registry.names().filter(|name| !replicas.contains(name)) {
-            println!("{name}");
+            say!("{name}");
         }
         return ExitCode::SUCCESS;
     }
@@ -53,7 +58,7 @@ async fn main() -> ExitCode {
         Ok(report) if report.end == "stopped" => ExitCode::from(INTERRUPTED),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            note!("error: {error}");
             match error {
                 Error::Options(_) => ExitCode::from(arguments::USAGE),
                 _ => ExitCode::FAILURE,
@@ -65,7 +70,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: cli::Arguments) -> Result<Report, Error> {
     let json = arguments.json;
     if let Some(hint) = arguments.hint() {
-        eprintln!("{hint}");
+        note!("{hint}");
     }
     let options = arguments.options()?;
     let stop = async {
@@ -76,9 +81,9 @@ async fn run(arguments: cli::Arguments) -> Result<Report, Error> {
     };
     let report = streaming::run(&options, stop).await?;
     if json {
-        println!("{}", report.to_json());
+        say!("{}", report.to_json());
     } else {
-        print!("{report}");
+        say!("{}", report.to_string().trim_end());
     }
     match &report.error {
         Some(error) => Err(Error::Failed(error.clone())),

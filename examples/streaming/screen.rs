@@ -47,7 +47,7 @@ impl Screen {
     /// Shows a new chunk.
     pub(crate) fn on_chunk(&self, playback: &Playback<'_>) {
         match (self, playback.chunks.last()) {
-            (Self::Lines(names), Some(chunk)) => eprintln!("{}", line(chunk, names)),
+            (Self::Lines(names), Some(chunk)) => note!("{}", line(chunk, names)),
             _ => self.show(playback),
         }
     }

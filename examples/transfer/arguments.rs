@@ -12,7 +12,7 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) fn parse<T: Parser>() -> Result<T, ExitCode> {
     T::try_parse().map_err(|error| {
         if error.use_stderr() {
-            eprintln!("{}", one_line(&error.to_string()));
+            note!("{}", one_line(&error.to_string()));
             ExitCode::from(USAGE)
         } else {
             // The user asked for help or the version, which is printed completely. A closed stdout

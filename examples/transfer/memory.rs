@@ -32,7 +32,7 @@ impl Memory {
     pub(crate) fn load_or_tell(file: &Path) -> Self {
         let (memory, refusal) = Self::load(file);
         if let Some(refusal) = refusal {
-            eprintln!("warning: {refusal}; learning starts fresh");
+            note!("warning: {refusal}; learning starts fresh");
         }
         memory
     }

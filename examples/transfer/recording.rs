@@ -14,15 +14,13 @@ pub(crate) fn end(recorder: &Recorder) -> Result<(), RecordError> {
     let written = recorder.flush()?;
     let file = recorder.path().display();
     if written.connections == 0 {
-        eprintln!(
+        note!(
             "warning: nothing was recorded in {file}: only schedulers that learn tell what they do"
         );
     }
     if written.dropped > 0 {
         let (dropped, records) = (written.dropped, written.records);
-        eprintln!(
-            "warning: {dropped} records are missing in {file} beside {records} that are there"
-        );
+        note!("warning: {dropped} records are missing in {file} beside {records} that are there");
     }
     Ok(())
 }
