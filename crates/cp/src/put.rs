@@ -104,9 +104,12 @@ impl Client {
                 Kind::Folder => {
                     if to.last().is_some() {
                         let made = self.make_folder(&to, entry.mode.map(open_mode)).await;
-                        made.or_else(|error| tell(error, to == target, progress))?;
-                        let mode = entry.mode.filter(|mode| *mode != open_mode(*mode));
-                        locked.extend(mode.map(|mode| (to, mode)));
+                        if let Err(error) = made {
+                            tell(error, to == target, progress)?;
+                        } else {
+                            let mode = entry.mode.filter(|mode| *mode != open_mode(*mode));
+                            locked.extend(mode.map(|mode| (to, mode)));
+                        }
                     }
                     continue;
                 }

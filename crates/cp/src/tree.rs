@@ -113,6 +113,20 @@ fn entry_of(name: &Name, metadata: &Metadata) -> io::Result<Entry> {
     })
 }
 
+/// Whether it has no name any more: a folder that is open and was removed looks empty.
+fn is_removed(metadata: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use cap_std::fs::MetadataExt as _;
+        metadata.nlink() == 0
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = metadata;
+        false
+    }
+}
+
 /// The entry of a name, links below the folder followed.
 pub(crate) fn entry(dir: &Dir, name: &Name) -> io::Result<Entry> {
     entry_of(name, &dir.metadata(name.path())?)
@@ -321,8 +335,12 @@ impl Walk {
             walk.first = Some(link);
             return Ok(walk);
         }
-        let first = entry(dir, top)?;
-        if hidden.has(&dir.metadata(top.path())?) {
+        let metadata = dir.metadata(top.path())?;
+        if is_removed(&metadata) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let first = entry_of(top, &metadata)?;
+        if hidden.has(&metadata) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         if first.kind == Kind::Folder {

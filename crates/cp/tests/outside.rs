@@ -1,6 +1,6 @@
 //! What the world around the program does to it: readers that stop, terminals that close, names and files of every kind.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -210,6 +210,20 @@ fn names_may_be_longer_on_this_side() {
     assert_eq!(found, b"contents");
 }
 
+#[test]
+fn a_folder_that_is_gone_is_not_an_empty_one() {
+    let place = Place::new();
+    std::fs::write(place.path("far/file"), "contents").unwrap();
+    let (server, run) = writable(&place);
+    std::fs::remove_dir_all(place.path("far")).unwrap();
+    let near = place.text("near/");
+    let gone = "no such file or folder";
+    fails(&run(&["ls", &server.address]), 7, gone);
+    fails(&run(&["get", &server.address, ".", &near]), 7, gone);
+    let put = run(&["put", &server.address, &place.text("token"), "new"]);
+    fails(&put, 7, "its folder is gone");
+}
+
 /// A server that takes files, and what a client needs for that.
 fn writable(place: &Place) -> (crate::program::Served, impl Fn(&[&str]) -> Output) {
     let token = place.text("token");
@@ -239,8 +253,17 @@ fn a_file_in_the_place_of_a_folder_keeps_its_contents_and_all_else_arrives() {
     for blocked in ["far/in/a", "near/out/a"] {
         std::fs::write(place.path(blocked), "own").unwrap();
     }
+    // Its permissions come last, and are not missed twice.
+    let closed = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(place.path("near/tree/a"), mode).unwrap();
+    };
+    closed(0o555);
     let (server, run) = writable(&place);
     let put = run(&["put", &server.address, &place.text("near/tree"), "in"]);
+    closed(0o755);
+    let summary = String::from_utf8_lossy(&put.stdout);
+    assert!(summary.contains("  4 left out"), "{summary}");
     let why = "a file is where a folder of it should be";
     let told = ["a/b/one", "a/b/two", "a/b", "a"].map(|name| format!("left out: in/{name}: {why}"));
     assert_eq!(lines_of(&put.stderr), told);
