@@ -5,7 +5,6 @@ mod config;
 mod copies;
 mod late;
 mod predict;
-mod rate;
 mod said;
 
 pub use config::ArrivalConfig;
@@ -14,8 +13,7 @@ use std::time::Instant;
 
 use copies::{Probes, REPAIR_ROUNDS, is_least, may_copy_deadline, may_copy_late, may_miss};
 use late::Watch;
-use predict::{Prediction, predict, run_among};
-use rate::Rate;
+use predict::{Prediction, Rate, predict, run_among};
 use said::{Newest, Said};
 
 use crate::support::{Patience, comes_back, nanos};
