@@ -23,7 +23,7 @@ Examples:
 A transfer that was interrupted goes on where it stopped: give the same command again, or give --retry beforehand.
 
 Exit code:
-  0    success
+  0    success; a server: stopped, by Ctrl-C, SIGTERM or the end of its terminal
   1    another error, such as an address that cannot be listened on
   2    wrong arguments
   3    the server's name is unknown
@@ -36,9 +36,7 @@ Exit code:
   10   the contents arrived damaged
   23   something was left out: a line on standard error names each; all else is there
   24   something was gone before it was copied; all else is there
-  129  stopped by the end of its terminal, a server too
-  130  stopped by Ctrl-C, a server too
-  143  stopped by SIGTERM, a server too";
+  129  stopped by the end of its terminal; 130: by Ctrl-C; 143: by SIGTERM";
 
 /// Copies files over all links of a machine at once, over multipath QUIC.
 #[derive(Parser)]

@@ -76,10 +76,12 @@ pub(crate) async fn serve(arguments: Serve, stop: Stopping<'_>) -> Result<u8, Er
     if let Some(fingerprint) = fingerprint {
         say!("fingerprint sha256:{fingerprint}");
     }
-    let mut stopped = None;
-    let stop = async { stopped = Some(stop.await) };
+    // To be stopped is how a service ends well, whoever asks for it.
+    let stop = async {
+        stop.await;
+    };
     server.run(stop, |line| log!("{line}")).await;
-    Ok(stopped.map_or(0, |stop| stop.exit_code()))
+    Ok(0)
 }
 
 /// No secret is among the files that are served. It need not be there yet.
