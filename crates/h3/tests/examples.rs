@@ -137,8 +137,7 @@ async fn methods(ca: &Path, port: u16) {
             .await
             .unwrap();
         for _ in 0..5 {
-            let body = bytes::Bytes::from(pattern(1_000_000));
-            stream.send_data(body).await.unwrap();
+            stream.send_data(pattern(1_000_000)).await.unwrap();
         }
         stream.finish().await.unwrap();
         let response = stream.recv_response().await.unwrap();
