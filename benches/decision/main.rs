@@ -16,7 +16,9 @@ use mpquic_sched::Registry;
 
 /// Where the schedulers come from.
 fn registry() -> Registry {
-    Registry::new()
+    let mut registry = Registry::new();
+    mpquic_lab::replica::register(&mut registry).expect("no built-in one has these names");
+    registry
 }
 
 /// Those that need no trained network; the bench `inference` has the others.

@@ -48,8 +48,7 @@ async fn main() -> ExitCode {
     };
     if arguments.list_schedulers {
         let registry = mpquic_workspace::schedulers();
-        let replicas: Vec<_> = registry.replicas().collect();
-        for name in registry.names().filter(|name| !replicas.contains(name)) {
+        for name in registry.names() {
             say!("{name}");
         }
         return ExitCode::SUCCESS;

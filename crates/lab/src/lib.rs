@@ -11,6 +11,7 @@ mod command;
 mod file;
 mod networks;
 mod plan;
+pub mod replica;
 mod result;
 mod run;
 mod view;

@@ -60,7 +60,6 @@ pub mod neural;
 #[cfg(feature = "record")]
 pub mod record;
 mod registry;
-pub mod replica;
 pub mod support;
 
 pub use heuristic::{

@@ -181,15 +181,13 @@ fn all() -> Vec<(&'static str, Value)> {
     vec![
         ("blest", json!({})),
         ("blest", json!({"multi": true})),
-        ("blest_overflow", json!({})),
         ("ecf", json!({})),
         ("ecf_a", json!({"seed": 5})),
-        ("ecf_nowait", json!({})),
         ("sa_ecf", json!({})),
     ]
 }
 
-/// Schedulers that learn when to wait, and the one that waits at random.
+/// Schedulers that learn when to wait.
 fn learners() -> Vec<(&'static str, Value)> {
     vec![
         ("linucb", json!({})),
@@ -198,7 +196,6 @@ fn learners() -> Vec<(&'static str, Value)> {
             "linucb",
             json!({"p_tx": 0.5, "p_wt": 0.5, "discount": 0.95}),
         ),
-        ("peek_frozen", json!({})),
     ]
 }
 

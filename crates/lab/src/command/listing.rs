@@ -7,6 +7,7 @@ use crate::command::cli::{Failure, cannot};
 use crate::file::experiment::{Experiment, FileError};
 use crate::file::scheduler_set::Schedulers;
 use crate::plan::Plan;
+use crate::replica;
 use crate::run::time_lost;
 
 /// Executes `list`.
@@ -74,16 +75,15 @@ pub(crate) fn files(
 /// Executes `names`.
 pub(crate) fn names(schedulers: &Schedulers, out: &mut dyn Write) -> Result<(), Failure> {
     let registry = schedulers.registry();
-    let replicas: Vec<_> = registry.replicas().collect();
     let schedulers: Vec<_> = registry
         .names()
-        .filter(|name| !replicas.contains(name))
+        .filter(|name| !replica::NAMES.contains(name))
         .collect();
     writeln!(out, "schedulers: {}", schedulers.join(", "))?;
     writeln!(
         out,
         "replicas of published faults, not for use: {}",
-        replicas.join(", ")
+        replica::NAMES.join(", ")
     )?;
     let controls = mpquic_proto::CongestionControl::ALL.iter();
     let controls: Vec<_> = controls.map(ToString::to_string).collect();

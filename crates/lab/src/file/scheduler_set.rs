@@ -6,6 +6,7 @@ use std::sync::Arc;
 use mpquic_sched::{Registry, RegistryError};
 
 use crate::plan::build;
+use crate::replica;
 use crate::run::split;
 
 type Register = dyn Fn(&mut Registry) -> Result<(), RegistryError> + Send + Sync;
@@ -92,6 +93,8 @@ fn built_in() -> Registry {
     #[cfg(not(feature = "neural"))]
     let mut registry = Registry::new();
     split::register(&mut registry);
+    // As with `split`: only a built-in scheduler of the same name could be in the way.
+    let _ = replica::register(&mut registry);
     registry
 }
 

@@ -22,9 +22,6 @@ use crate::record::Recorder;
 use outside::{Outside, Wire};
 
 use crate::heuristic::arrival;
-use crate::replica::{
-    BlestOverflow, DapsGap, EcfNoWait, MinRttNs3, PeekFrozen, PeekFrozenConfig, RrNs3,
-};
 use crate::{
     Arrival, Atsss, AtsssConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA,
     EcfAConfig, EcfConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig,
@@ -34,16 +31,6 @@ use crate::{
 };
 
 type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
-
-/// The names of [`replica`](crate::replica)'s schedulers.
-const REPLICAS: [&str; 6] = [
-    "blest_overflow",
-    "daps_gap",
-    "ecf_nowait",
-    "minrtt_ns3",
-    "peek_frozen",
-    "rr_ns3",
-];
 
 /// The names that `mpquic-sched-neural` adds.
 const NEURAL: [&str; 3] = ["dqn", "gaps", "sailfish"];
@@ -84,17 +71,7 @@ const NEURAL: [&str; 3] = ["dqn", "gaps", "sailfish"];
 /// Those that ask a trained network, `dqn`, `gaps` and `sailfish`, are in the crate `mpquic-sched-neural`, which adds them to
 /// a registry.
 ///
-/// Faulty on purpose, to reproduce published figures that rest on these faults ([`replicas`](Self::replicas) lists
-/// them, [`replica`](crate::replica) has them):
-///
-/// | name | scheduler | configuration |
-/// |---|---|---|
-/// | `blest_overflow` | [`BlestOverflow`] | [`BlestOverflowConfig`](crate::replica::BlestOverflowConfig) |
-/// | `ecf_nowait` | [`EcfNoWait`] | [`EcfNoWaitConfig`](crate::replica::EcfNoWaitConfig) |
-/// | `daps_gap` | [`DapsGap`] | [`DapsGapConfig`](crate::replica::DapsGapConfig) |
-/// | `minrtt_ns3` | [`MinRttNs3`] | [`MinRttNs3Config`](crate::replica::MinRttNs3Config) |
-/// | `peek_frozen` | [`PeekFrozen`] | [`PeekFrozenConfig`] |
-/// | `rr_ns3` | [`RrNs3`] | [`RrNs3Config`](crate::replica::RrNs3Config) |
+/// Copies of published faults are in `mpquic_lab::replica`, which adds them likewise.
 ///
 /// ```
 /// use mpquic_sched::Registry;
@@ -132,9 +109,7 @@ impl Registry {
             .insert_checked("atsss", AtsssConfig::check, Atsss::new)
             .insert_checked("backup", |_| Ok(()), Backup::new)
             .insert_checked("blest", BlestConfig::check, Blest::new)
-            .insert_checked("blest_overflow", |_| Ok(()), BlestOverflow::new)
             .insert_checked("daps", DapsConfig::check, Daps::new)
-            .insert_checked("daps_gap", |_| Ok(()), DapsGap::new)
             .insert_checked("dems", |_| Ok(()), Dems::new)
             .insert(
                 "dqn_online",
@@ -144,7 +119,6 @@ impl Registry {
             )
             .insert_checked("ecf", EcfConfig::check, Ecf::new)
             .insert_checked("ecf_a", EcfAConfig::check, EcfA::new)
-            .insert_checked("ecf_nowait", |_| Ok(()), EcfNoWait::new)
             .insert(
                 "falcon",
                 recalled("falcon", FalconConfig::check),
@@ -158,10 +132,8 @@ impl Registry {
                 Outside::observed,
             )
             .insert_checked("minrtt", |_| Ok(()), MinRtt::new)
-            .insert_checked("minrtt_ns3", |_| Ok(()), MinRttNs3::new)
             .insert_checked("mptcp", MptcpConfig::check, Mptcp::new)
             .insert_checked("otias", |_| Ok(()), Otias::new)
-            .insert_checked("peek_frozen", PeekFrozenConfig::check, PeekFrozen::new)
             .insert(
                 "peekaboo",
                 recalled("peekaboo", PeekabooConfig::check),
@@ -171,7 +143,6 @@ impl Registry {
             .insert_checked("raven", RavenConfig::check, Raven::new)
             .insert_checked("redundant", |_| Ok(()), Redundant::new)
             .insert_checked("roundrobin", |_| Ok(()), RoundRobin::new)
-            .insert_checked("rr_ns3", |_| Ok(()), RrNs3::new)
             .insert_checked("sa_ecf", SaEcfConfig::check, SaEcf::new)
             .insert_checked("single", |_| Ok(()), SinglePath::new)
             .insert_checked("stms", |_| Ok(()), Stms::new)
@@ -437,12 +408,6 @@ impl Registry {
             }
             None => Err(self.unknown(name)),
         }
-    }
-
-    /// The names of the schedulers with the faults of published code ([`replica`](crate::replica)), in
-    /// alphabetical order. They are among [`names`](Self::names); a list for people should keep them apart.
-    pub fn replicas(&self) -> impl Iterator<Item = &str> {
-        self.names().filter(|name| REPLICAS.contains(name))
     }
 
     /// The names of all schedulers, in alphabetical order and without second names.

@@ -1,8 +1,7 @@
-//! STMS, DAPS and its crude namesake: gaps and schedules worked out by hand.
+//! STMS and DAPS: gaps and schedules worked out by hand.
 
 use std::time::Duration;
 
-use mpquic_sched::replica::DapsGap;
 use mpquic_sched::{
     Acked, Context, Daps, DapsConfig, Data, Decision, MinRtt, PathId, PathIndex, PathStatus,
     PathUpdate, PathUpdateKind, PathView, Scheduler, Stms,
@@ -59,7 +58,7 @@ fn stms_starts_with_what_the_fast_path_delivers_in_the_difference_of_delays() {
 }
 
 #[test]
-fn stms_and_daps_gap_choose() {
+fn stms_chooses() {
     let ready = loaded(0, 20, 10, 3);
     let full = loaded(0, 20, 10, 10);
     let slow = loaded(1, 60, 10, 0);
@@ -107,24 +106,6 @@ fn stms_and_daps_gap_choose() {
     let mut trouble = only.clone();
     trouble[0].suspect = true;
     assert_eq!(next(&trouble, &unsent(gap)), Some((1, Data::Next)));
-
-    // Eq. 1 leaves no gap when the fast path's window is full, and up to floor(R_s / R_f) if not.
-    let mut crude = Asked::new(DapsGap::default());
-    assert_eq!(crude.next(&only, &unsent(MANY)), Some((1, Data::Ahead(0))));
-    let mut paced = [loaded(0, 20, 10, 3), slow];
-    paced[0].can_send = false;
-    let gap = 3 * PACKET;
-    assert_eq!(
-        crude.next(&paced, &unsent(MANY)),
-        Some((1, Data::Ahead(gap)))
-    );
-    paced[0].in_flight = 8 * 1235;
-    let gap = 2 * PACKET;
-    assert_eq!(
-        crude.next(&paced, &unsent(MANY)),
-        Some((1, Data::Ahead(gap)))
-    );
-    assert_eq!(crude.next(&paced, &unsent(gap)), None);
 }
 
 #[test]

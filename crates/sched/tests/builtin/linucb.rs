@@ -1,12 +1,10 @@
-//! The schedulers that learn whether to wait, and the frozen one: decisions and rewards worked out by
-//! hand.
+//! The schedulers that learn whether to wait: decisions and rewards worked out by hand.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mpquic_sched::VarInt;
 use mpquic_sched::memory::Store;
-use mpquic_sched::replica::{PeekFrozen, PeekFrozenConfig};
 use mpquic_sched::{
     Acked, Arm, Context, Decision, FeatureRtt, FirstPacket, Linucb, LinucbConfig, PathId,
     PathIndex, PathKey, PathUpdate, PathUpdateKind, PathView, QueueView, Registry, Reward,
@@ -582,44 +580,4 @@ fn what_is_under_way_at_the_end_settles_nothing() {
         let recalled = build().scheduler.learned().unwrap().pairs[0].settled;
         assert_eq!(recalled, settled + u64::from(acked));
     }
-}
-
-#[test]
-fn the_frozen_one_waits_in_a_tenth_of_its_decisions() {
-    let mut connection = Connection::over(Box::new(PeekFrozen::default()));
-    let mut waits = 0;
-    for at in 0..5000 {
-        waits += usize::from(connection.next(at, &pair(false)).is_none());
-        // A wait ends with room on the fast path.
-        connection.decide(at, &pair(true), &queue());
-    }
-    // Five standard deviations of a binomial: 5 · √(5000 · 0.1 · 0.9) = 106.
-    assert!(waits.abs_diff(500) < 106, "{waits}");
-}
-
-#[test]
-fn the_frozen_one_goes_by_its_weights() {
-    let with = |theta_tx, theta_wt, p_wt| {
-        let config = PeekFrozenConfig {
-            theta_tx,
-            theta_wt,
-            p_tx: 1.0,
-            p_wt,
-            ..PeekFrozenConfig::default()
-        };
-        let mut connection = Connection::over(Box::new(PeekFrozen::new(&config)));
-        let first = connection.next(0, &pair(false));
-        (first, connection.next(1, &pair(false)))
-    };
-    let of = |place: usize, weight| {
-        let mut theta = [0.0; 6];
-        theta[place] = weight;
-        theta
-    };
-    assert_eq!(with([0.0; 6], [0.0; 6], 1.0), (Some(1), Some(1)));
-    assert_eq!(with([0.0; 6], of(3, 1e-9), 1.0), (None, None));
-    assert_eq!(with([0.0; 6], of(3, 1e-9), 0.0), (Some(1), Some(1)));
-    // W_f/R_f = 5, I_s/R_s = 0.1.
-    assert_eq!(with(of(0, 1.0), of(4, 49.0), 1.0), (Some(1), Some(1)));
-    assert_eq!(with(of(0, 1.0), of(4, 51.0), 1.0), (None, None));
 }

@@ -28,10 +28,8 @@ fn makes_the_built_in_schedulers() {
             [0, 0, 0],
         ),
         ("blest", json!({"multi": true}), [1, 1, 1]),
-        ("blest_overflow", json!({}), [1, 1, 1]),
         ("ecf", json!({"beta": 10, "floor": false}), [1, 1, 1]),
         ("ecf_a", json!({"seed": 3, "ecf": {"beta": 1}}), [1, 1, 1]),
-        ("ecf_nowait", json!({}), [1, 1, 1]),
         ("falcon", json!({"confirm": 7}), [1, 1, 1]),
         ("otias", json!({}), [1, 1, 1]),
         (
@@ -47,11 +45,6 @@ fn makes_the_built_in_schedulers() {
         ("minrtt", json!({}), [1, 1, 1]),
         ("minrtt", Value::Null, [1, 1, 1]),
         ("peekaboo", json!({"tx_bytes": 0}), [1, 1, 1]),
-        (
-            "peek_frozen",
-            json!({"theta_wt": [1, 1, 1, 1, 1, 1]}),
-            [1, 1, 1],
-        ),
         ("roundrobin", json!({}), [0, 1, 0]),
         ("rr", json!({"burst": 2}), [0, 0, 1]),
         ("sa_ecf", json!({"sharing": "exclusive"}), [1, 1, 1]),
@@ -238,12 +231,6 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "scheduler `xlink`, field `always_below_ms`: expected 0 to 3600000, got 3600001",
         ),
         (
-            "peek_frozen",
-            json!({"theta_tx": [1, 2, 3, 4, 5]}),
-            "scheduler `peek_frozen`, field `theta_tx`: invalid length 5, expected an array of \
-             length 6",
-        ),
-        (
             "sa_ecf",
             json!({"ecf": {"beta": -1}}),
             "scheduler `sa_ecf`, field `ecf.beta`: expected 0 to 100, got -1",
@@ -270,19 +257,9 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "scheduler `blest`, field `lambda_raise`: expected 0 to 1, got 4",
         ),
         (
-            "blest_overflow",
-            json!({"lambda": 1}),
-            "scheduler `blest_overflow`, field `lambda`: unknown field `lambda`, there are no fields",
-        ),
-        (
             "minrtt",
             json!({"alpha": 1}),
             "scheduler `minrtt`, field `alpha`: unknown field `alpha`, expected `wait_for_pacer`",
-        ),
-        (
-            "minrtt_ns3",
-            json!({"alpha": 1}),
-            "scheduler `minrtt_ns3`, field `alpha`: unknown field `alpha`, there are no fields",
         ),
         (
             "rr",

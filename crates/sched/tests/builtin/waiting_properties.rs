@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Context, Data, Decision, MAX_PATHS, PathIndex, PathSet, PathStatus, PathView, QueueView,
-    Registry, Scheduler,
+    Scheduler,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// Names and configurations.
 fn waiting() -> Vec<(&'static str, Value)> {
-    vec![
+    let mut all = vec![
         ("blest", json!({})),
         ("blest", json!({"multi": true})),
         ("blest", json!({"wait_for_pacer": true})),
@@ -38,7 +38,14 @@ fn waiting() -> Vec<(&'static str, Value)> {
         ("peek_frozen", json!({"p_tx": 0})),
         ("sa_ecf", json!({})),
         ("sa_ecf", json!({"sharing": "weighted"})),
-    ]
+    ];
+    all.retain(|(name, _)| is_known(name));
+    all
+}
+
+/// The copies of published faults are among the lab's only.
+fn is_known(name: &str) -> bool {
+    crate::registry().names().any(|known| known == name)
 }
 
 fn untaught() -> Value {
@@ -46,7 +53,9 @@ fn untaught() -> Value {
 }
 
 fn build(name: &str, config: &Value) -> Box<dyn Scheduler> {
-    Registry::new().build(name, config).expect("a built-in one")
+    crate::registry()
+        .build(name, config)
+        .expect("a built-in one")
 }
 
 /// Microseconds from a view's time to the pacer's release, if it has one.
@@ -248,7 +257,9 @@ proptest! {
     #[test]
     fn what_is_min_rtt_in_disguise(rounds in vec((views(), queue()), 1..12)) {
         let paced: Vec<_> = rounds.iter().map(|(v, q)| (at(Instant::now(), v), q.clone())).collect();
-        same(("ecf_nowait", json!({})), ("minrtt", json!({})), &paced)?;
+        if is_known("ecf_nowait") {
+            same(("ecf_nowait", json!({})), ("minrtt", json!({})), &paced)?;
+        }
         let rounds = still(rounds);
         let never = json!({"p_wait": 0, "p_send": 1});
         same(("ecf_a", never), ("minrtt", json!({})), &rounds)?;
@@ -256,7 +267,9 @@ proptest! {
         same(("linucb", json!({})), ("minrtt", json!({})), &rounds)?;
         same(("peekaboo", json!({})), ("minrtt", json!({})), &rounds)?;
         same(("peekaboo", untaught()), ("minrtt", json!({})), &rounds)?;
-        same(("peek_frozen", json!({"p_tx": 1})), ("minrtt", json!({})), &rounds)?;
+        if is_known("peek_frozen") {
+            same(("peek_frozen", json!({"p_tx": 1})), ("minrtt", json!({})), &rounds)?;
+        }
         same(("ecf_a", json!({"p_wait": 1})), ("ecf", json!({})), &rounds)?;
     }
 

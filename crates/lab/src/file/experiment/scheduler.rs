@@ -9,6 +9,7 @@ use super::reader::{FileError, Item, Node, Value};
 use super::vary;
 use crate::Schedulers;
 use crate::file::network::Parameter;
+use crate::replica;
 use crate::run::oracle;
 use crate::run::split;
 
@@ -133,7 +134,6 @@ const ALL: &str = "*";
 /// every program has, `single`, which is a reference and not a scheduler of several paths, and `split`, which stands for
 /// what is known with hindsight.
 fn others<'a>(registry: &Registry, named: &[SchedulerSpec]) -> Vec<Entry<'a>> {
-    let replicas: Vec<_> = registry.replicas().collect();
     let asks_network = |name: &str| {
         let made = registry.build(name, &serde_json::Value::Null);
         made.map_or(true, |made| {
@@ -143,7 +143,7 @@ fn others<'a>(registry: &Registry, named: &[SchedulerSpec]) -> Vec<Entry<'a>> {
     };
     let left = registry.names().filter(|name| {
         !["single", split::NAME].contains(name)
-            && !replicas.contains(name)
+            && !replica::NAMES.contains(name)
             && !named.iter().any(|spec| spec.label == *name)
             && !asks_network(name)
     });

@@ -71,7 +71,7 @@ use pair_model::{Mark, PairModel};
 /// Histories keep 128 samples for each arm, of more a random choice.
 ///
 /// **Source.** Wu, Alay, Brunstrom, Ferlin, Caso: *Peekaboo*, IEEE JSAC 2020, Algorithm 4 and section
-/// III-B. The public code has none of it: its scheduler `peek` is [`PeekFrozen`](crate::replica::PeekFrozen),
+/// III-B. The public code has none of it: its scheduler `peek` is `mpquic_lab::replica::PeekFrozen`,
 /// its `lowband` is [`Linucb`](crate::Linucb). Ours, where the paper is silent or breaks down:
 ///
 /// - all that is ours in [`Linucb`](crate::Linucb), the scale of the features in particular;

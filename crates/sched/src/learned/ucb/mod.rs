@@ -29,7 +29,7 @@ use crate::{
 /// The chosen path sends until its window is full. Paths whose window is full are left out of the
 /// choice, unless [`block`](UcbConfig::block) is on: then such a choice sends nothing at this
 /// opportunity. A path without an RTT sample gets its reward once it has one. Opportunities are
-/// those of [`RrNs3`](crate::replica::RrNs3).
+/// those of `mpquic_lab::replica::RrNs3`.
 ///
 /// **Source.** Shu and Chang's report for CSC579, 2022, section 3 and algorithm 1; c is in their
 /// code (branch `msab` of their fork of the ns-3 model of MPQUIC, at the commit of its figures),
@@ -45,7 +45,7 @@ use crate::{
 /// under Delayed Feedback*, ICML 2013). Beyond 128 choices of a path that are not settled, the next
 /// is taken for a part of the newest.
 ///
-/// **Cost.** A packet within an opportunity: that of [`RrNs3`](crate::replica::RrNs3). An opportunity: 20
+/// **Cost.** A packet within an opportunity: that of `mpquic_lab::replica::RrNs3`. An opportunity: 20
 /// flops for each path, one walk more. Acknowledgements with late rewards: a binary search among at
 /// most 128 choices. State: 900 bytes, and 16 kB for a window, 49 kB for late rewards; no
 /// allocation once made.

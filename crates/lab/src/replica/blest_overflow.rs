@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Advice, Waiting};
-use crate::{Context, Decision, PathView, Scheduler};
+use mpquic_sched::support::{Advice, Waiting};
+use mpquic_sched::{Context, Decision, PathView, Scheduler};
 
 /// What that code takes for the size of a packet, whatever the path's (`DefaultTCPMSS`).
 const MSS: u64 = 1460;
@@ -22,25 +22,25 @@ const MSS: u64 = 1460;
 /// with the RTTs in nanoseconds, the windows in bytes and C what flow control still allows on the
 /// response's stream, all as unsigned 64-bit integers. It has the same lines from the code behind *Peekaboo*
 /// (Wu et al., IEEE JSAC 2020), where they were never reached (see
-/// [`EcfNoWait`](crate::replica::EcfNoWait)).
+/// [`EcfNoWait`](super::EcfNoWait)).
 /// 1. For any RTT above about a millisecond both products exceed 2⁶⁴ and wrap. Over random states of
 ///    those papers' networks it decides to wait in half of the cases, whatever the network, and
 ///    differs from the formula that was meant in half of the cases: a coin toss.
 /// 2. W_f is in bytes and multiplied by the packet size all the same; and I_s is taken off a
 ///    window that does not contain it any more: if the window is the smaller, the difference wraps.
 ///
-/// There is no λ. To compare schedulers, use [`Blest`](crate::Blest). C is
-/// [`QueueView::flow_control_window`](crate::QueueView::flow_control_window) here.
+/// There is no λ. To compare schedulers, use [`Blest`](mpquic_sched::Blest). C is
+/// [`QueueView::flow_control_window`](mpquic_sched::QueueView::flow_control_window) here.
 ///
 /// **Rule.** As above; what comes before the test (which paths are `f` and `s`, how long it waits)
-/// is as in [`Blest`](crate::Blest), so that the test alone makes the difference.
+/// is as in [`Blest`](mpquic_sched::Blest), so that the test alone makes the difference.
 ///
 /// **Cost.** One walk over the slots; 16 bytes of state.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{Context, Decision, PathIndex, PathView, QueueView, Scheduler};
-/// use mpquic_sched::replica::BlestOverflow;
+/// use mpquic_lab::replica::BlestOverflow;
 ///
 /// let view = |slot, rtt_us| {
 ///     let mut view = PathView::of(slot, Duration::from_micros(rtt_us));

@@ -2,18 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::Opportunities;
-use crate::{Acked, Context, Decision, Lost, PathIndex, PathUpdate, Scheduler, StreamUpdate};
+use mpquic_sched::support::Opportunities;
+use mpquic_sched::{
+    Acked, Context, Decision, Lost, PathIndex, PathUpdate, Scheduler, StreamUpdate,
+};
 
 /// Round robin with a fault: the path whose turn it is gets the whole opportunity, and if it is
 /// full, nothing is sent although another one has room.
 ///
 /// **Why it exists.** The CSC579 report compares its bandit scheduler with a round robin that is
 /// this one. To see its bars, one needs it. Draw conclusions about round robin from
-/// [`RoundRobin`](crate::RoundRobin) only.
+/// [`RoundRobin`](mpquic_sched::RoundRobin) only.
 ///
 /// **Rule.** `last = (last + 1) mod N` once per send opportunity, over the open paths with the best
-/// [standing](crate::PathView::standing), without asking whether they have room. The chosen path
+/// [standing](mpquic_sched::PathView::standing), without asking whether they have room. The chosen path
 /// then sends until its window is full. Full at the start: nothing is sent at this opportunity. An
 /// opportunity begins with an acknowledgement, a loss, a write or a path event. ns-3 has no
 /// pacing: a path that its pacer holds back goes on, once it may, with the opportunity that it was
@@ -28,7 +30,7 @@ use crate::{Acked, Context, Decision, Lost, PathIndex, PathUpdate, Scheduler, St
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{Context, Decision, Lost, PathView, QueueView, Scheduler};
-/// use mpquic_sched::replica::RrNs3;
+/// use mpquic_lab::replica::RrNs3;
 ///
 /// let paths = [0, 1].map(|slot| {
 ///     let mut view = PathView::of(slot, Duration::ZERO);

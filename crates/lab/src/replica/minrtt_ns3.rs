@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::Opportunities;
-use crate::{Acked, Context, Decision, Lost, PathUpdate, Scheduler, StreamUpdate};
+use mpquic_sched::support::Opportunities;
+use mpquic_sched::{Acked, Context, Decision, Lost, PathUpdate, Scheduler, StreamUpdate};
 
 /// minRTT with a fault: the path with the smallest newest RTT gets every opportunity, full or not.
 ///
 /// **Why it exists.** It is the "Min-RTT" that loses to round robin on equal paths in the CSC579
 /// report. To see its bars, one needs it. Draw conclusions about minRTT from
-/// [`MinRtt`](crate::MinRtt) only.
+/// [`MinRtt`](mpquic_sched::MinRtt) only.
 ///
 /// **Rule.** Once per send opportunity: of the open paths with the best
-/// [standing](crate::PathView::standing), the one with the smallest
-/// [`latest_rtt`](crate::PathView::latest_rtt), whether or not it has room; of equals the one with
+/// [standing](mpquic_sched::PathView::standing), the one with the smallest
+/// [`latest_rtt`](mpquic_sched::PathView::latest_rtt), whether or not it has room; of equals the one with
 /// the lowest slot, and one without a sample last. The chosen path then sends until its window is
 /// full. Full at the start: nothing is sent at this opportunity. A second path carries data only when
-/// queueing turns the order of the RTTs round. Opportunities are those of [`RrNs3`](crate::replica::RrNs3).
+/// queueing turns the order of the RTTs round. Opportunities are those of [`RrNs3`](super::RrNs3).
 ///
 /// **Source.** The CSC579 report's code (branch `msab` of its fork of the ns-3 model of MPQUIC, at
 /// the commit of its figures), `mp-quic-scheduler.cc`.
@@ -26,7 +26,7 @@ use crate::{Acked, Context, Decision, Lost, PathUpdate, Scheduler, StreamUpdate}
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{Context, Decision, Lost, PathView, QueueView, Scheduler};
-/// use mpquic_sched::replica::MinRttNs3;
+/// use mpquic_lab::replica::MinRttNs3;
 ///
 /// let mut paths = [0, 1].map(|slot| {
 ///     let mut view = PathView::of(slot, Duration::ZERO);

@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Patience, gap, payload};
-use crate::{Context, Decision, PathView, Scheduler};
+use mpquic_sched::support::{Patience, gap, payload};
+use mpquic_sched::{Context, Decision, PathView, Scheduler};
 
-/// DAPS as a published comparison has it, which is not [`Daps`](crate::Daps).
+/// DAPS as a published comparison has it, which is not [`Daps`](mpquic_sched::Daps).
 ///
 /// **Why it exists.** Liao et al. (GAPS) compare their scheduler with "DAPS" by their Eq. 1, a much
 /// cruder rule than the one by Kuhn et al. To see their bars, one needs theirs. Draw conclusions
-/// about DAPS from [`Daps`](crate::Daps) only.
+/// about DAPS from [`Daps`](mpquic_sched::Daps) only.
 ///
-/// **Rule.** Path choice as [`MinRtt`](crate::MinRtt). A slower path `s` leaves a gap of
+/// **Rule.** Path choice as [`MinRtt`](mpquic_sched::MinRtt). A slower path `s` leaves a gap of
 /// `min(floor(R_s / R_f), w_f - unacked_f)` packets before its data, at least none; `f` is the
 /// fastest path, `w_f` its window and `unacked_f` what it has in flight, in packets. `s` is asked
 /// only once `f` is full, so that the second term is nearly always below one packet: the gap is
 /// then none at all, and the rule is minRTT. Only where the pacer holds `f` back does it leave one.
 /// What was lost, and the rest of the data if there is no more than the gap, go as in
-/// [`Stms`](crate::Stms).
+/// [`Stms`](mpquic_sched::Stms).
 ///
 /// **Source.** Liao et al., "Precise and Adaptable" (GAPS), Eq. 1.
 ///
@@ -26,7 +26,7 @@ use crate::{Context, Decision, PathView, Scheduler};
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{Context, Data, Decision, PathView, QueueView, Scheduler};
-/// use mpquic_sched::replica::DapsGap;
+/// use mpquic_lab::replica::DapsGap;
 ///
 /// let view = |slot, rtt| {
 ///     let mut view = PathView::of(slot, Duration::from_millis(rtt));

@@ -3,15 +3,14 @@
 use mpquic_bandit::Draw;
 use serde::{Deserialize, Serialize};
 
-use crate::learned::check_probability;
-use crate::support::StickyWaiting;
-use crate::{
+use mpquic_sched::support::StickyWaiting;
+use mpquic_sched::{
     Arm, Context, Decision, FeatureRtt, InvalidConfig, PathUpdate, PathUpdateKind, Scheduler,
 };
 
 /// Peekaboo as its public code has it, for the DQN paper's comparison: deployed, never learning.
 ///
-/// **Rule.** As [`Linucb`](crate::Linucb), with θ from the configuration in place of what is learned,
+/// **Rule.** As [`Linucb`](mpquic_sched::Linucb), with θ from the configuration in place of what is learned,
 /// without a bonus: the arm with the larger θ·x, `tx` if they are equal, is kept with the probability
 /// `p_tx` = 0.90 or `p_wt` = 0.70, else the other one is taken. Waits stand as they do there.
 ///
@@ -24,23 +23,26 @@ use crate::{
 /// `MAppLE/peekaboo/scheduler.go` (commit d6cdc6d), and θ = A⁻¹ b worked out from A and b in its
 /// `docker/output/lin`. Both of its features and its rewards are in bytes per nanosecond; θ has no unit.
 /// Drawn once per decision here as there; the bound on waiting and what is lost data's are ours, as
-/// for [`Linucb`](crate::Linucb).
+/// for [`Linucb`](mpquic_sched::Linucb).
 ///
 /// **Cost.** One walk over the slots, 24 multiplications; no state but the wait and the seed.
 ///
 /// ```
-/// use mpquic_sched::{Registry};
-/// use mpquic_sched::replica::PeekFrozenConfig;
+/// use mpquic_sched::Registry;
+/// use mpquic_lab::replica::PeekFrozenConfig;
 /// use serde_json::json;
 ///
 /// let config = PeekFrozenConfig::default();
 /// assert!(config.theta_tx.iter().zip(&config.theta_wt).all(|(tx, wt)| tx > wt));
 ///
-/// let wrong = Registry::new().build("peek_frozen", &json!({"p_tx": 90})).err().unwrap();
+/// let mut registry = Registry::new();
+/// mpquic_lab::replica::register(&mut registry)?;
+/// let wrong = registry.build("peek_frozen", &json!({"p_tx": 90})).err().unwrap();
 /// assert_eq!(
 ///     wrong.to_string(),
 ///     "scheduler `peek_frozen`, field `p_tx`: expected a probability, 0 to 1, got 90",
 /// );
+/// # Ok::<(), mpquic_sched::RegistryError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct PeekFrozen {
@@ -103,8 +105,13 @@ impl PeekFrozenConfig {
                 return Err(InvalidConfig::field(field, expected));
             }
         }
-        check_probability("p_tx", self.p_tx)?;
-        check_probability("p_wt", self.p_wt)
+        for (field, p) in [("p_tx", self.p_tx), ("p_wt", self.p_wt)] {
+            if !(0.0..=1.0).contains(&p) {
+                let expected = format!("expected a probability, 0 to 1, got {p}");
+                return Err(InvalidConfig::field(field, expected));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Context, Decision, MinRtt, Scheduler};
+use mpquic_sched::{Context, Decision, MinRtt, Scheduler};
 
 /// **Faulty on purpose**: ECF that looks for `f` among the paths with room only, and so never
 /// waits.
@@ -16,7 +16,7 @@ use crate::{Context, Decision, MinRtt, Scheduler};
 /// repository of their own) are bars of minRTT, and this is what to put beside them. Lee and Yoo
 /// removed the fault from both in June 2022, before their own paper (Sensors 2022, 22, 6333).
 ///
-/// To compare schedulers, use [`Ecf`](crate::Ecf).
+/// To compare schedulers, use [`Ecf`](mpquic_sched::Ecf).
 ///
 /// **Rule.** [`MinRtt`]'s, ties and all.
 ///
@@ -25,7 +25,7 @@ use crate::{Context, Decision, MinRtt, Scheduler};
 /// ```
 /// use std::time::{Duration, Instant};
 /// use mpquic_sched::{Context, Decision, PathView, QueueView, Scheduler};
-/// use mpquic_sched::replica::EcfNoWait;
+/// use mpquic_lab::replica::EcfNoWait;
 ///
 /// let view = |slot, rtt_ms| {
 ///     let mut view = PathView::of(slot, Duration::from_millis(rtt_ms));
