@@ -33,7 +33,7 @@ impl Arm {
     }
 
     /// The arm with the larger value; of equals, [`Send`](Self::Send).
-    pub(crate) fn largest([tx, wt]: [f64; 2]) -> Self {
+    pub fn largest([tx, wt]: [f64; 2]) -> Self {
         if wt > tx { Self::Wait } else { Self::Send }
     }
 }

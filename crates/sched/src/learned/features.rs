@@ -42,13 +42,7 @@ impl FeatureRtt {
     /// [`PathView::capacity`]), I the bytes in flight, C what the
     /// peer's flow control leaves ([`QueueView::flow_control_window`]).
     #[inline]
-    pub(crate) fn context(
-        self,
-        fast: &PathView,
-        slow: &PathView,
-        window: u64,
-        scale: f64,
-    ) -> Features {
+    pub fn context(self, fast: &PathView, slow: &PathView, window: u64, scale: f64) -> Features {
         let (fast_rtt, slow_rtt) = (self.of(fast), self.of(slow));
         if fast_rtt.is_zero() || slow_rtt.is_zero() {
             return [0.0; DIMENSIONS];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mpquic_sched::{
-    Backup, BackupConfig, Data, PathId, PathIndex, PathStatus, PathView, Redundant, Scheduler,
+    Backup, BackupConfig, Data, PathId, PathIndex, PathStatus, PathView, Redundant,
 };
 
 use crate::{Asked, full, loaded, path, unsent};
