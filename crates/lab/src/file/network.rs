@@ -100,6 +100,9 @@ pub struct NetworkSpec {
     /// Whether the server remembers its paths from a connection before the measured one.
     #[serde(skip_serializing_if = "is_false")]
     pub memory: bool,
+    /// How many connections the server had before, if it remembers.
+    #[serde(skip_serializing_if = "is_one")]
+    pub connections_before: u32,
     /// Whether the client then has an address validation token of that connection.
     #[serde(skip_serializing_if = "is_on")]
     pub tokens: bool,
@@ -134,6 +137,14 @@ const fn is_first(handshake: &usize) -> bool {
 )]
 const fn is_false(flag: &bool) -> bool {
     !*flag
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 #[expect(
@@ -285,6 +296,9 @@ impl NetworkSpec {
         }
         if self.memory {
             text += ", remembered";
+            if self.connections_before > 1 {
+                text += &format!(" from {} connections", self.connections_before);
+            }
             if !self.tokens {
                 text += ", no tokens";
             }

@@ -41,7 +41,8 @@ pub(crate) fn train(
 ) -> Result<Trained, String> {
     let memory = Store::new();
     // Facts of paths need a connection that has measured them.
-    let runs = cell.scheduler.training.max(u32::from(cell.network.memory));
+    let before = u32::from(cell.network.memory) * cell.network.connections_before;
+    let runs = cell.scheduler.training.max(before);
     let trained = Trained {
         registry: cell.roster.registry().with_memory(memory.clone()),
         paths: cell.network.memory.then(|| memory.clone()),

@@ -1,6 +1,7 @@
 //! The arena: how far each scheduler is behind the best of all in hindsight, over many scenarios.
 
 pub(crate) mod command;
+mod kinds;
 mod page;
 mod regret;
 mod scenario;
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use kinds::OnKind;
 use regret::{Estimate, Ratio, Verdict, cross_fitted, holm, naive};
 use scenario::Scenario;
 
@@ -64,6 +66,8 @@ pub(crate) struct Row {
     by_congestion: BTreeMap<String, Vec<Compared>>,
     /// Compared with the better path alone.
     alone: Option<Alone>,
+    /// What holds on each kind of network.
+    by_kind: BTreeMap<String, OnKind>,
     /// Its out-of-order queue of bulk over that of the rivals.
     queue: Vec<Compared>,
 }
@@ -302,6 +306,7 @@ impl Row {
             by_workload: by(|scenario| &scenario.kind),
             by_congestion: by(|scenario| &scenario.congestion),
             alone: Alone::new(label, judged),
+            by_kind: kinds::of(label, judged),
             queue: compared(label, &scenarios, rivals, of_queues),
         })
     }

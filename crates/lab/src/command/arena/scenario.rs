@@ -21,6 +21,8 @@ pub(super) struct Scenario {
     pub(super) paths: String,
     /// Where the network comes from: the part of its name before the first slash.
     pub(super) source: String,
+    /// What is special about the network, as its source says.
+    pub(super) group: String,
     /// The kind of its workload.
     pub(super) kind: String,
     /// The congestion control.
@@ -31,6 +33,8 @@ pub(super) struct Scenario {
     pub(super) costs: BTreeMap<String, Vec<f64>>,
     /// The mean out-of-order queue on each seed, in kB, if the workload is bulk.
     pub(super) queues: BTreeMap<String, Vec<f64>>,
+    /// The share of the bytes that were sent twice on each seed, in percent.
+    pub(super) twice: BTreeMap<String, Vec<f64>>,
     /// The number of failed runs by label.
     pub(super) failed: BTreeMap<String, usize>,
 }
@@ -94,6 +98,7 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
         ),
         paths: paths_of(&group.network.description),
         source: source_of(group.network),
+        group: group_of(group.network),
         kind: kind.to_owned(),
         congestion: group.congestion.to_owned(),
         twin: format!(
@@ -107,6 +112,7 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
         ),
         costs: BTreeMap::new(),
         queues: BTreeMap::new(),
+        twice: BTreeMap::new(),
         failed: BTreeMap::new(),
     };
     let bulk = is_bulk(kind, &group.workload.name);
@@ -120,6 +126,11 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
         for (worst, cost) in worst.iter_mut().zip(&of_seeds) {
             *worst = cost.map_or(*worst, |cost| worst.max(cost));
         }
+        let twice = seeds.iter().filter_map(|&seed| {
+            let measured = on(label, seed)?.measured()?;
+            measured.values.get("copied").copied()
+        });
+        scenario.twice.insert(label.to_owned(), twice.collect());
         if bulk {
             let queues = seeds.iter().filter_map(|&seed| {
                 let measured = on(label, seed)?.measured()?;
@@ -163,6 +174,19 @@ fn paths_of(description: &str) -> String {
 fn source_of(network: &NetworkInfo) -> String {
     let name = network.name.split('/').next();
     name.unwrap_or(&network.name).to_owned()
+}
+
+/// The kind of the network in both halves of a prior (`world falls`, `world-release falls`): the part that changes with each
+/// release is of the same kind. What is taken from another file is a kind of its own.
+fn group_of(network: &NetworkInfo) -> String {
+    let Some((source, kind)) = network.set.split_once(' ') else {
+        return network.set.clone();
+    };
+    match source {
+        "prior" | "release" => format!("prior {kind}"),
+        "world" | "world-release" => format!("world {kind}"),
+        _ => network.set.clone(),
+    }
 }
 
 fn is_bulk(kind: &str, workload: &str) -> bool {

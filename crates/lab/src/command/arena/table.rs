@@ -100,6 +100,7 @@ pub(super) fn sections(arena: &Arena) -> Vec<Section> {
         Some(regrets(arena)),
         Some(worst(arena)),
         by_source(arena),
+        super::kinds::section(arena),
         Some(overall(arena)),
         grouped(
             arena,
@@ -119,12 +120,12 @@ pub(super) fn sections(arena: &Arena) -> Vec<Section> {
     all.into_iter().flatten().collect()
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 
 /// A ratio's excess over 1: 1.02 is 2.0 %.
-fn excess(ratio: f64) -> String {
+pub(super) fn excess(ratio: f64) -> String {
     let excess = 100.0 * (ratio - 1.0);
     match excess.abs() {
         size if !size.is_finite() => "-".into(),
@@ -133,7 +134,7 @@ fn excess(ratio: f64) -> String {
     }
 }
 
-fn strings<const N: usize>(heads: [&str; N]) -> Vec<String> {
+pub(super) fn strings<const N: usize>(heads: [&str; N]) -> Vec<String> {
     heads.map(str::to_owned).to_vec()
 }
 

@@ -12,6 +12,7 @@ fn made_up(count: usize, costs: &[(&str, Cost)]) -> Vec<Scenario> {
         name: format!("made/{number}"),
         paths: format!("path 1 | path 2 of {number}"),
         source: ["prior", "release"][number % 2].into(),
+        group: ["prior plain", "prior loss", "world falls"][number % 3].into(),
         kind: ["file", "page", "video"][number % 3].into(),
         congestion: ["olia", "bbr3"][number / 2 % 2].into(),
         twin: format!("made/{}", number / 2),
@@ -23,6 +24,7 @@ fn made_up(count: usize, costs: &[(&str, Cost)]) -> Vec<Scenario> {
             })
             .collect(),
         queues: BTreeMap::new(),
+        twice: BTreeMap::from([("best".to_owned(), vec![number as f64, 2.0])]),
         failed: BTreeMap::new(),
     };
     (0..count).map(one).collect()
@@ -99,6 +101,20 @@ fn regrets_shares_and_names_are_those_of_the_truth() {
     // Twins count once.
     assert_eq!(minrtt.overall[0].scenarios, 10);
 
+    // Scenarios 2, 5, 8, 11, 14 and 17 are of this kind, 3 and 7 are not; 7 is the only one of `prior loss` with a regret.
+    let kind = |kind: &str| &best.by_kind[kind];
+    assert_eq!(
+        (kind("world falls").scenarios, kind("prior loss").scenarios),
+        (6, 7)
+    );
+    assert_eq!(kind("world falls").within, [1.0, 1.0]);
+    assert!((kind("world falls").regret - 1.0).abs() < 1e-9);
+    assert!((kind("prior loss").within[0] - 6.0 / 7.0).abs() < 1e-9);
+    assert_eq!(kind("world falls").never_slower, Some(1.0));
+    assert!((kind("prior plain").never_slower.unwrap() - 6.0 / 7.0).abs() < 1e-9);
+    // The means of 2, 5, 8, 11, 14, 17 and of six times 2.
+    assert!((kind("world falls").twice - (9.5 + 2.0) / 2.0).abs() < 1e-9);
+
     // The better path is path 1 but in scenario 3.
     let alone = best.alone.as_ref().unwrap();
     assert!((alone.slower - 0.1).abs() < 1e-9, "in scenarios 3 and 7");
@@ -149,6 +165,7 @@ fn tables_have_all_schedulers_in_all_forms() {
             "Where the",
             "By workload",
             "Against the better path",
+            "By the kind of the network",
         ] {
             assert!(text.contains(title), "{title}");
         }

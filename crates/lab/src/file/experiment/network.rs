@@ -321,6 +321,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         workloads,
         congestion,
         memory,
+        connections_before: 1,
         tokens,
         earlier,
     })

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mpquic_proto::CongestionControl;
+use mpquic_proto::congestion::SlowStart;
+use mpquic_proto::{CongestionControl, PathStart};
 use mpquic_sim::workload::Workload;
 
 use super::parse;
@@ -69,7 +70,7 @@ pub(super) fn add(
 
 type Taken = Vec<(NetworkSpec, Vec<Workload>)>;
 
-/// Two thirds of the networks by one seed, a third by the other.
+/// Half of the networks by one seed, half by the other.
 fn drawn(item: &Item<'_>) -> Result<Taken, FileError> {
     let table = item.table(PRIOR)?;
     let networks = table
@@ -83,7 +84,7 @@ fn drawn(item: &Item<'_>) -> Result<Taken, FileError> {
     };
     table.finish()?;
     let parts = |networks: u64| {
-        let last = (networks / 3) as usize;
+        let last = (networks / 2) as usize;
         (networks as usize - last, last)
     };
     let (first, last) = parts(networks);
@@ -164,6 +165,13 @@ fn include(
             network.set.clone_from(&label);
             network.parameters = Vec::new();
             network.handshake = handshake;
+            // As the networks of the prior do: what is compared is what is shipped.
+            network.start = PathStart::default();
+            network.race = true;
+            network.early_path_data = false;
+            network.initial_window = random::INITIAL_WINDOW;
+            network.slow_start = SlowStart::default();
+            network.tail_copies = true;
             network.schedulers = Vec::new();
             network.workloads = uses.iter().map(ToString::to_string).collect();
             if !congestion.is_empty() {

@@ -29,7 +29,7 @@ pub(crate) use world::draw as draw_world;
 /// The networks' MTU, as in all experiments: UDP payload bytes per datagram.
 pub(crate) const MTU: u16 = 1350;
 /// The packets of the first window: the library's default.
-const INITIAL_WINDOW: u32 = 10;
+pub(crate) const INITIAL_WINDOW: u32 = 10;
 /// The windows of the connection and of each stream, as in all experiments.
 const WINDOW: u64 = 6_000_000;
 
@@ -168,6 +168,7 @@ fn network(
         workloads: vec![workload.to_string()],
         congestion: vec![control.to_string()],
         memory: false,
+        connections_before: 1,
         tokens: true,
         earlier: None,
     }

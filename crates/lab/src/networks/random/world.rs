@@ -1,4 +1,5 @@
-//! Draws networks that others use too, and whose rates change while the application sends little.
+//! Draws networks that others use too, whose rates change while the application sends little, whose links are mobile, and that
+//! a user meets again.
 //!
 //! The links have the ranges of the prior, but for their queues, which hold 0.5 to 30 bandwidth-delay products: a flow of
 //! somebody else fills them. What a network's kind and its workload's kind are goes by turns without a common divisor.
@@ -6,12 +7,13 @@
 use std::time::Duration;
 
 use mpquic_proto::{CongestionControl, Side};
-use mpquic_sim::{CrossTraffic, PlannedChange};
+use mpquic_sim::{CrossTraffic, LinkConfig, PlannedChange};
 
 use super::links::{self, log_even, round};
 use super::work;
 use super::{CONTROLS, Drawn, network};
-use crate::file::network::PathSpec;
+use crate::file::network::{Earlier, PathSpec};
+use crate::networks::mobile::{MobileSpec, Model};
 use crate::networks::sampling::Draws;
 
 /// What others do, or the path itself.
@@ -33,16 +35,25 @@ enum Kind {
     Returns,
     /// It goes up and down all the time.
     Drifts,
+    /// A download and an upload of somebody else, with different controls.
+    Both,
+    /// A mobile link beside others.
+    Mobile,
+    /// The second to fifth connection over the same paths, which may have changed.
+    Again,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::Download,
         Self::Falls,
+        Self::Again,
         Self::Upload,
         Self::Comes,
+        Self::Mobile,
         Self::Returns,
         Self::Goes,
+        Self::Both,
         Self::Blinks,
         Self::Drifts,
     ];
@@ -57,6 +68,9 @@ impl Kind {
             Self::Falls => "falls",
             Self::Returns => "returns",
             Self::Drifts => "drifts",
+            Self::Both => "both",
+            Self::Mobile => "models",
+            Self::Again => "again",
         }
     }
 }
@@ -68,8 +82,11 @@ const OTHERS: [CongestionControl; 3] = [
     CongestionControl::NewReno,
 ];
 
+/// How long the channel of a mobile link is before its rates start over.
+const MOBILE_LENGTH: Duration = Duration::from_mins(2);
+
 /// The numbers of paths, in turn.
-const PATHS: [usize; 5] = [2, 2, 3, 2, 2];
+const PATHS: [usize; 5] = [2, 3, 2, 4, 2];
 
 /// What runs, in turn: applications that send less than the paths carry, most of the time.
 const KINDS: [&str; 7] = [
@@ -126,11 +143,32 @@ fn one(set: &str, number: usize, seed: u64) -> Drawn {
             }
             changes(&mut paths[chosen], &steps);
         }
+        Kind::Both => {
+            flows.push(flow(Side::Server, Duration::ZERO, None));
+            flows.push(CrossTraffic::new(
+                chosen,
+                Side::Client,
+                OTHERS[draws.below(OTHERS.len())],
+            ));
+        }
+        Kind::Mobile => mobile(&mut paths, number / Kind::ALL.len(), &mut draws),
+        Kind::Again => {}
     }
     let workload = work::of_kind(KINDS[number % KINDS.len()], &paths, &mut draws);
     let control = CONTROLS[number % CONTROLS.len()];
     let mut network = network(set, number, kind.name(), paths, &workload, control);
     network.cross_traffic = flows;
+    if kind == Kind::Again {
+        network.memory = true;
+        network.connections_before = 1 + draws.below(4) as u32;
+        // Half of the users come back to what they left.
+        if draws.unit() < 0.5 {
+            network.earlier = Some(Earlier {
+                rate: hundredths(log_even(&mut draws, 0.25, 4.0)),
+                rtt: hundredths(log_even(&mut draws, 0.5, 2.0)),
+            });
+        }
+    }
     Drawn { network, workload }
 }
 
@@ -142,6 +180,34 @@ fn path(draws: &mut Draws) -> PathSpec {
         link.queue = links::queue_of(link, queue);
     }
     path
+}
+
+/// The first path is a link of a model, all models in turn; each other one is so by chance.
+fn mobile(paths: &mut [PathSpec], turn: usize, draws: &mut Draws) {
+    for (at, path) in paths.iter_mut().enumerate() {
+        let model = Model::ALL[(turn + at) % Model::ALL.len()];
+        if at > 0 && draws.unit() < 0.5 {
+            continue;
+        }
+        let [down, up] = model.mean_rates();
+        path.down = LinkConfig::new(down, model.delay());
+        path.up = LinkConfig::new(up, model.delay());
+        let queue = log_even(draws, 0.5, 30.0);
+        for link in [&mut path.up, &mut path.down] {
+            link.queue = links::queue_of(link, queue);
+        }
+        // Each run has a channel of its own.
+        path.model = Some(MobileSpec {
+            model,
+            seed: None,
+            length: MOBILE_LENGTH,
+            scale: 1.0,
+        });
+    }
+}
+
+fn hundredths(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
 }
 
 /// The path with the shortest delay, the faster one of equals.
@@ -181,12 +247,13 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_networks_and_each_kind_is_what_it_says() {
-        let all = draw("world", 56, 1);
+        let all = draw("world", 77, 1);
         let networks = |drawn: &[Drawn]| -> Vec<_> {
             drawn.iter().map(|drawn| drawn.network.clone()).collect()
         };
         assert_eq!(networks(&draw("world", 20, 1)), networks(&all)[..20]);
-        let mut workloads = BTreeSet::new();
+        let (mut workloads, mut counts, mut models) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for Drawn { network, workload } in &all {
             for path in &network.paths {
                 assert!(path.up.validate().is_ok() && path.down.validate().is_ok());
@@ -205,9 +272,23 @@ mod tests {
                 "falls" => (0, 1),
                 "returns" => (0, 2),
                 "drifts" => (0, 40),
+                "both" => {
+                    assert!(from_client && flows.iter().any(|flow| flow.from == Side::Server));
+                    (2, 0)
+                }
+                "models" => {
+                    models.insert(network.paths[0].model.unwrap().model.name());
+                    (0, 0)
+                }
+                "again" => {
+                    assert!(network.memory && (1..=4).contains(&network.connections_before));
+                    (0, 0)
+                }
                 other => panic!("{other}"),
             };
             assert_eq!((flows.len(), changes.sum::<usize>()), expected, "{kind}");
+            assert_eq!(network.memory, kind == "again");
+            counts.insert(network.paths.len());
             let form = workload.to_string();
             assert_eq!(
                 form.parse::<mpquic_sim::workload::Workload>().as_ref(),
@@ -215,7 +296,9 @@ mod tests {
             );
             workloads.insert((kind.to_owned(), form.split(':').next().unwrap().to_owned()));
         }
-        // Seven turns of eight kinds: each meets all five kinds of workloads.
-        assert_eq!(workloads.len(), 8 * 5);
+        // Seven turns of eleven kinds: each meets all five kinds of workloads.
+        assert_eq!(workloads.len(), 11 * 5);
+        assert_eq!(counts, BTreeSet::from([2, 3, 4]));
+        assert_eq!(models.len(), Model::ALL.len());
     }
 }
