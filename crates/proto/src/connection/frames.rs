@@ -59,7 +59,7 @@ impl Connection {
                 _ => None,
             };
             let result = match frame {
-                Frame::Ack(ack) => self.on_ack(now, space_id, &ack),
+                Frame::Ack(ack) => self.on_ack(now, PathId::ZERO, space_id, &ack),
                 Frame::Crypto(crypto) => self.on_crypto(now, space_id, crypto.offset, crypto.data),
                 Frame::Stream(stream) => self.on_stream(now, PathId::ZERO, &stream),
                 frame => self.on_rare_frame(arrival, PathId::ZERO, dcid, frame),
@@ -139,7 +139,7 @@ impl Connection {
             immediate |= matches!(frame, Frame::ImmediateAck);
             let frame_type = frames.last_type();
             let taken = match frame {
-                Frame::Ack(ack) => self.on_ack(now, SpaceId::Data, &ack),
+                Frame::Ack(ack) => self.on_ack(now, id, SpaceId::Data, &ack),
                 Frame::Padding | Frame::Ping => Ok(()),
                 frame => self.on_rare_frame(arrival, id, dcid, frame),
             };
@@ -206,7 +206,7 @@ impl Connection {
         let (rng, events) = (&mut self.rng, &mut self.endpoint_events);
         match frame {
             Frame::Padding | Frame::Ping | Frame::ImmediateAck => {}
-            Frame::Ack(ack) => self.on_ack(now, SpaceId::Data, &ack)?,
+            Frame::Ack(ack) => self.on_ack(now, id, SpaceId::Data, &ack)?,
             Frame::Stream(stream) => self.on_stream(now, id, &stream)?,
             Frame::AckFrequency(frame) => self.paths.ack_frequency_mut().on_frame(&frame)?,
             Frame::Crypto(crypto) => {
@@ -315,10 +315,11 @@ impl Connection {
 
 /// Frames that were sent.
 impl Connection {
-    /// ACK or PATH_ACK, in a packet of this space.
+    /// ACK or PATH_ACK, in a packet of this space that came on path `over`.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
+        over: PathId,
         space: SpaceId,
         frame: &AckFrame<'_>,
     ) -> Result<(), TransportError> {
@@ -338,7 +339,7 @@ impl Connection {
         };
         let outcome = self
             .paths
-            .on_ack(now, index, space, frame, handshake, confirmed)?;
+            .on_ack(now, index, over, space, frame, handshake, confirmed)?;
         let Some(outcome) = outcome else {
             return Ok(());
         };

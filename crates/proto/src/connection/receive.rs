@@ -406,7 +406,7 @@ impl Connection {
                     taken.map_err(|error| error.in_frame(frame_type))
                 }
                 Frame::Ack(ack) => {
-                    let taken = self.on_ack(arrival.now, SpaceId::Data, ack);
+                    let taken = self.on_ack(arrival.now, id, SpaceId::Data, ack);
                     taken.map_err(|error| error.in_frame(frame_type))
                 }
                 _ => Ok(()),

@@ -475,7 +475,11 @@ impl Connection {
     ) -> Option<Transmit> {
         // With one path, there is no other.
         let several = self.paths.used() > 1 || !self.paths.retired().is_empty();
-        let other_acks = several && self.paths.ack_on_other_path_due(now);
+        let other_acks = if several {
+            self.paths.carrier_of_other_acks(now)
+        } else {
+            None
+        };
         for slot in 0..self.paths.used() {
             let facts = DueFacts {
                 established: self.state.is_established(),

@@ -29,6 +29,8 @@ pub(crate) struct ReceivedAck<'a, 'b> {
     pub(crate) max_ack_delay: Duration,
     /// Whether it resets the probe timeout's back-off (RFC 9002 section 6.2.1).
     pub(crate) resets_backoff: bool,
+    /// The round trip without a queue of the path on which it came, if that is another one than the path of its packets.
+    pub(crate) back: Option<Duration>,
 }
 
 impl<'a, 'b> ReceivedAck<'a, 'b> {
@@ -60,6 +62,7 @@ impl<'a, 'b> ReceivedAck<'a, 'b> {
             max_ack_delay,
             // RFC 9002 section 6.2.1: not for a server's Initial ACKs while the client may be unvalidated.
             resets_backoff: space != SpaceId::Initial || side == Side::Server,
+            back: None,
         }
     }
 }
@@ -124,12 +127,14 @@ impl Paths {
         &mut self,
         now: Instant,
         index: PathIndex,
+        over: PathId,
         space: SpaceId,
         frame: &AckFrame<'_>,
         handshake: Option<&mut PacketSpace>,
         confirmed: bool,
     ) -> Result<Option<PathAck>, TransportError> {
-        let ack = ReceivedAck::new(
+        let back = self.way_back(index, over);
+        let mut ack = ReceivedAck::new(
             frame,
             space,
             self.side,
@@ -137,6 +142,7 @@ impl Paths {
             self.ack_frequency.peer_max_ack_delay(),
             confirmed,
         );
+        ack.back = back;
         let Some(Some(path)) = self.slots.get_mut(index.get()) else {
             return Ok(None);
         };
@@ -145,6 +151,17 @@ impl Paths {
             None => path.on_ack(now, &ack, controller, settled),
             Some(space) => path.on_handshake_ack(now, space, &ack, controller, settled),
         }
+    }
+
+    /// The round trip without a queue of the path on which acknowledgements of another one came.
+    fn way_back(&self, index: PathIndex, over: PathId) -> Option<Duration> {
+        if self.at(index).is_none_or(|path| path.id == over) {
+            return None;
+        }
+        Some(
+            self.get(over)
+                .map_or(Duration::ZERO, |path| path.recovery.model.base()),
+        )
     }
 
     /// The packets that were acknowledged, to be given back for their allocation.
@@ -244,7 +261,7 @@ mod tests {
         let Some((id, index)) = paths.of_ack(SpaceId::Data, &frame)? else {
             return Ok(None);
         };
-        let outcome = paths.on_ack(now, index, SpaceId::Data, &frame, None, true)?;
+        let outcome = paths.on_ack(now, index, id, SpaceId::Data, &frame, None, true)?;
         Ok(Some((id, outcome)))
     }
 

@@ -30,8 +30,8 @@ pub(crate) enum Due {
 pub(crate) struct DueFacts {
     /// The handshake is complete.
     pub(crate) established: bool,
-    /// Acknowledgements of other paths wait for one to carry them.
-    pub(crate) other_acks: bool,
+    /// The path that carries acknowledgements of others, if some are due.
+    pub(crate) other_acks: Option<PathIndex>,
     /// Acknowledgements and MTU probes are not left to scheduled packets any more.
     pub(crate) all: bool,
     pub(crate) confirmed: bool,
@@ -55,7 +55,7 @@ pub(crate) struct DuePacket {
 impl Paths {
     /// Whether a path has something to send by itself, now or with what is scheduled.
     pub(crate) fn has_due(&self, now: Instant, path: &Path, facts: DueFacts) -> bool {
-        facts.other_acks
+        facts.other_acks == Some(path.index)
             || path.has_probes()
             || path.space().acks.due(now)
             || (facts.established && path.has_ping())
@@ -98,7 +98,8 @@ impl Paths {
         }
         let ack = path.space().acks.due(now);
         let carried = || established && self.data_will_carry_ack(path) && data_waits();
-        if self.carries_own_acks(path) && (facts.other_acks || (ack && (all || !carried()))) {
+        let others = facts.other_acks == Some(path.index);
+        if others || (ack && self.carries_own_acks(now, path) && (all || !carried())) {
             return Some(Due::Ack);
         }
         if established && path.has_ping() {
@@ -330,12 +331,18 @@ impl Paths {
 mod tests {
     use rand::SeedableRng;
 
+    use std::time::Duration;
+
+    use mpquic_sched_core::RoundTrip;
+
     use super::super::set::tests::{multipath, open};
     use super::*;
+    use crate::space::{AckPolicy, ReceivedPacket};
+    use crate::{ConnectionId, PathId};
 
     const FACTS: DueFacts = DueFacts {
         established: true,
-        other_acks: false,
+        other_acks: None,
         all: true,
         confirmed: true,
     };
@@ -385,6 +392,73 @@ mod tests {
         let (plan, frames) = send(&mut paths, now, index, Due::Ping);
         assert_eq!((plan.end, frames), (None, vec![0x01]));
         assert_eq!(due(&paths, now, index, FACTS), None);
+    }
+
+    /// A round trip that the peer did not hold back.
+    fn sample(paths: &mut Paths, now: Instant, index: PathIndex, rtt: u64) {
+        let recovery = &mut paths.at_mut(index).unwrap().recovery;
+        let rtt = Duration::from_millis(rtt);
+        recovery.rtt.update(now, rtt, Duration::ZERO);
+        recovery.model.on_sent(now, 0);
+        recovery.model.on_round_trip(&RoundTrip {
+            now,
+            sent: now,
+            received: 0,
+            rtt,
+            ack_delay: Duration::ZERO,
+            smoothed_rtt: recovery.rtt.smoothed(),
+            ahead: 0,
+            delivery_rate: 0,
+            window: 12_000,
+            back: None,
+        });
+    }
+
+    #[test]
+    fn acknowledgements_leave_a_path_behind_others_queue_for_one_that_is_longer_without() {
+        for (other, leaves) in [(32, true), (18, false), (120, false)] {
+            let mut now = Instant::now();
+            let mut paths = multipath(Side::Client);
+            let [near, far] = [0, 1].map(|id| open(&mut paths, id));
+            let (cids, mut buf) = (&mut paths.local_cids, Vec::new());
+            cids.issue(PathId(1), ConnectionId::new(&[9; 8]), [9; 16]);
+            cids.fill(&mut FrameWriter::new(&mut buf, 1200), true);
+            let step = Duration::from_millis(100);
+            for rtt in [20, 20, 20, 60] {
+                assert!(paths.carries_own_acks(now, paths.at(near).unwrap()));
+                now += step;
+                sample(&mut paths, now, near, rtt);
+                sample(&mut paths, now, far, other);
+            }
+            assert_eq!(
+                paths.carries_own_acks(now, paths.at(near).unwrap()),
+                !leaves
+            );
+            let packet = ReceivedPacket {
+                now,
+                received: now,
+                pn: 0,
+                ack_eliciting: true,
+                ecn: None,
+                policy: AckPolicy::new(step),
+                immediate: true,
+            };
+            paths.at_mut(near).unwrap().on_packet_received(&packet);
+            let other_acks = paths.carrier_of_other_acks(now);
+            assert_eq!(other_acks, leaves.then_some(far));
+            // No MTU probes.
+            let facts = DueFacts {
+                other_acks,
+                confirmed: false,
+                ..FACTS
+            };
+            let (carrier, silent) = if leaves { (far, near) } else { (near, far) };
+            assert_eq!(due(&paths, now, silent, facts), None);
+            assert_eq!(due(&paths, now, carrier, facts), Some(Due::Ack));
+            let (_, frames) = send(&mut paths, now, carrier, Due::Ack);
+            assert_eq!(frames[..2], [0x3e, 0], "a PATH_ACK for path 0");
+            assert_eq!(paths.carrier_of_other_acks(now), None);
+        }
     }
 
     #[test]

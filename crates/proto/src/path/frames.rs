@@ -257,7 +257,7 @@ impl Paths {
     pub(crate) fn fill_own_ack(&mut self, w: &mut FrameWriter<'_>, now: Instant, index: PathIndex) {
         if let Some(path) = self.at(index)
             && path.space().acks.pending()
-            && self.carries_own_acks(path)
+            && self.carries_own_acks(now, path)
         {
             self.fill_ack(w, now, index);
         }
@@ -290,7 +290,7 @@ impl Paths {
         }
         let others: SmallVec<[PathIndex; 4]> = self
             .iter()
-            .filter(|path| path.space().acks.pending() && self.acks_on_other_path(path))
+            .filter(|path| path.space().acks.pending() && self.acks_on_other_path(now, path))
             .map(|path| path.index)
             .collect();
         for index in others {
@@ -298,25 +298,61 @@ impl Paths {
         }
     }
 
-    /// Whether an open path should not carry its own acknowledgements: one without a connection ID,
-    /// or in trouble while another path is well. An acknowledgement that is stuck on a path that is
-    /// dead in one direction would kill the living other one.
-    fn acks_on_other_path(&self, path: &Path) -> bool {
-        self.is_multipath() && !self.carries_own_acks(path)
+    /// Whether an open path should not carry its own acknowledgements: one without a connection ID, or in trouble while
+    /// another path is well, or behind others' queue. An acknowledgement that is stuck on a path that is dead in one
+    /// direction would kill the living other one.
+    fn acks_on_other_path(&self, now: Instant, path: &Path) -> bool {
+        self.is_multipath() && !self.carries_own_acks(now, path)
     }
 
-    pub(super) fn carries_own_acks(&self, path: &Path) -> bool {
-        self.has_cid(path.id) && !(path.is_suspect() && self.has_other_usable(path.index))
+    pub(super) fn carries_own_acks(&self, now: Instant, path: &Path) -> bool {
+        self.has_cid(path.id)
+            && !(path.is_suspect() && self.has_other_usable(path.index))
+            && !self.acks_sooner_elsewhere(now, path)
     }
 
-    /// Whether an acknowledgement is due that has to travel on another path than its own.
-    pub(crate) fn ack_on_other_path_due(&self, now: Instant) -> bool {
+    /// Whether others' queue stands on a path, so that acknowledgements arrive sooner on another one. The peer then sees
+    /// whether it stands in its own direction ([`RoundTrip::back`](mpquic_sched_core::RoundTrip::back)).
+    ///
+    //= specs/rfc10069-draft.md#packet-scheduling
+    //# Implementations can choose different strategies such as, for instance, sending
+    //# PATH_ACK frames either simply on the path where the acknowledged packets was received,
+    //# or alternatively the shortest path, which results in shorter control loops
+    //# and potentially better performance.
+    fn acks_sooner_elsewhere(&self, now: Instant, path: &Path) -> bool {
+        let recovery = &path.recovery;
+        let queue = recovery.model.foreign(now, recovery.rtt.smoothed());
+        let base = recovery.model.base();
+        // One that is shorter than the path itself would leave the peer a smallest RTT that is not the path's own.
+        let sooner = |other: &Path| {
+            other.index != path.index
+                && other.is_validated()
+                && !other.is_suspect()
+                && self.has_cid(other.id)
+                && other.recovery.model.base() >= base
+                && other.recovery.rtt.smoothed() / 2 < base / 2 + queue
+        };
+        !queue.is_zero() && self.iter().any(sooner)
+    }
+
+    /// The path that carries acknowledgements of others, if some are due: that with the smallest RTT.
+    pub(crate) fn carrier_of_other_acks(&self, now: Instant) -> Option<PathIndex> {
         let retired = self.retired().iter();
         let mut spaces = retired.map(|path| &path.space);
-        spaces.any(|space| space.acks.due(now))
+        let due = spaces.any(|space| space.acks.due(now))
             || self
                 .iter()
-                .any(|path| path.space().acks.due(now) && self.acks_on_other_path(path))
+                .any(|path| path.space().acks.due(now) && self.acks_on_other_path(now, path));
+        let carries = |path: &&Path| {
+            self.carries_own_acks(now, path) && self.local_cids.is_announced(path.id)
+        };
+        let carriers = self.iter().filter(|path| due && carries(path));
+        // Nothing is known of a path without a sample.
+        let rtt = |path: &&Path| {
+            let rtt = &path.recovery.rtt;
+            (path.is_suspect() || !rtt.has_sample(), rtt.smoothed())
+        };
+        carriers.min_by_key(rtt).map(|path| path.index)
     }
 }
 

@@ -462,6 +462,9 @@ impl Path {
             recovery.ecn.on_sent_marked();
         }
         if packet.in_flight {
+            recovery
+                .model
+                .on_sent(now, recovery.counters.received_bytes);
             packet.delivery = Some(recovery.delivery.on_sent(now, in_flight, packet.size));
         }
         if packet.mtu_probe

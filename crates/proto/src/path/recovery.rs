@@ -159,7 +159,7 @@ impl PathRecovery {
                 space,
                 newest_sent,
                 outcome.rtt_sample,
-                ack.delay,
+                ack,
                 newest,
                 controller,
                 settled,
@@ -234,17 +234,20 @@ impl PathRecovery {
         space: &PacketSpace,
         newest_sent: Instant,
         rtt_sample: Option<Duration>,
-        ack_delay: Duration,
+        ack: &ReceivedAck<'_, '_>,
         newest: Option<Acknowledged<'_>>,
         controller: &mut dyn Controller,
         settled: &SettledPackets,
     ) {
+        let ack_delay = ack.delay;
         let Some(sample) = self.delivery.on_ack_end(now, ack_delay, &self.rtt, newest) else {
             return;
         };
         if let Some(rtt) = rtt_sample {
             self.model.on_round_trip(&RoundTrip {
                 now,
+                sent: newest_sent,
+                received: self.counters.received_bytes,
                 rtt,
                 ack_delay,
                 smoothed_rtt: self.rtt.smoothed(),
@@ -254,6 +257,7 @@ impl PathRecovery {
                     .saturating_sub(self.mtu.current().into()),
                 delivery_rate: self.delivery.rate(),
                 window: controller.window(self.index),
+                back: ack.back,
             });
         }
         let in_flight = space.bytes_in_flight();

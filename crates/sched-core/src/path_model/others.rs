@@ -42,6 +42,13 @@ pub(super) struct Others {
     at: Option<Instant>,
 }
 
+/// Whether what was seen then is believed still.
+#[inline]
+pub(super) fn is_fresh(now: Instant, at: Instant, smoothed_rtt: Duration) -> bool {
+    let kept = smoothed_rtt.saturating_mul(KEPT_ROUNDS).min(KEPT);
+    now.saturating_duration_since(at) < kept
+}
+
 impl Others {
     #[inline]
     pub(super) fn update(&mut self, event: &RoundTrip, base: Duration) {
@@ -106,10 +113,7 @@ impl Others {
         if self.queue == 0.0 {
             return (Duration::ZERO, self.at);
         }
-        let kept = smoothed_rtt.saturating_mul(KEPT_ROUNDS).min(KEPT);
-        let fresh = self
-            .at
-            .is_some_and(|at| now.saturating_duration_since(at) < kept);
+        let fresh = self.at.is_some_and(|at| is_fresh(now, at, smoothed_rtt));
         let queue = if fresh { self.queue as u64 } else { 0 };
         (Duration::from_nanos(queue), self.at)
     }
@@ -137,12 +141,15 @@ mod tests {
                 others: Others::default(),
                 event: RoundTrip {
                     now: Instant::now(),
+                    sent: Instant::now(),
+                    received: 0,
                     rtt: ms(BASE),
                     ack_delay: ms(0),
                     smoothed_rtt: ms(BASE),
                     ahead: 0,
                     delivery_rate: 1_000_000,
                     window: 20_000,
+                    back: None,
                 },
             }
         }
