@@ -73,7 +73,7 @@ impl Path {
     pub(crate) fn traffic_by_address(
         &self,
     ) -> impl Iterator<Item = (FourTuple, Option<(u64, u64)>)> + '_ {
-        let networks = std::iter::once(&self.network).chain(&self.previous);
+        let networks = std::iter::once(&self.network).chain(self.previous.as_deref());
         networks.map(|network| (network.tuple, network.traffic()))
     }
 
@@ -127,7 +127,7 @@ impl Path {
     pub(crate) fn network(&self, which: Addresses) -> Option<&NetworkPath> {
         match which {
             Addresses::Current => Some(&self.network),
-            Addresses::Previous => self.previous.as_ref(),
+            Addresses::Previous => self.previous.as_deref(),
         }
     }
 
@@ -135,7 +135,7 @@ impl Path {
     pub(crate) fn network_mut(&mut self, which: Addresses) -> Option<&mut NetworkPath> {
         match which {
             Addresses::Current => Some(&mut self.network),
-            Addresses::Previous => self.previous.as_mut(),
+            Addresses::Previous => self.previous.as_deref_mut(),
         }
     }
 
@@ -151,7 +151,7 @@ impl Path {
         if self.network.wants_probe() {
             return Some(Addresses::Current);
         }
-        let previous = self.previous.as_ref();
+        let previous = self.previous.as_deref();
         let wanted = previous.is_some_and(NetworkPath::wants_probe);
         wanted.then_some(Addresses::Previous)
     }
@@ -221,7 +221,7 @@ impl Path {
             }
             slot => {
                 let forgets = slot.is_some();
-                slot.insert(NetworkPath::tried_by_peer(arrival, interval))
+                slot.insert(Box::new(NetworkPath::tried_by_peer(arrival, interval)))
                     .on_challenge(token);
                 forgets
             }
@@ -241,7 +241,7 @@ impl Path {
             Some(other) if other.is_kept(&self.network, spare) => false,
             slot => {
                 let forgets = slot.is_some();
-                self.previous = Some(NetworkPath::tried_by_peer(arrival, interval));
+                self.previous = Some(Box::new(NetworkPath::tried_by_peer(arrival, interval)));
                 forgets
             }
         }
@@ -251,8 +251,9 @@ impl Path {
     pub(crate) fn try_addresses(&mut self, now: Instant, tuple: FourTuple, interval: Duration) {
         // What we have left is needed again if neither these nor those that we use can be reached.
         let left = self.previous.take_if(|left| left.is_validated());
-        self.way_back = left.map(Box::new).or_else(|| self.way_back.take());
-        let candidate = self.previous.insert(NetworkPath::opened_by_us(tuple));
+        self.way_back = left.or_else(|| self.way_back.take());
+        let opened = NetworkPath::opened_by_us(tuple);
+        let candidate = self.previous.insert(Box::new(opened));
         candidate.start_challenge(now, interval);
     }
 
@@ -276,7 +277,7 @@ impl Path {
     pub(crate) fn take_tried(&mut self) -> Option<NetworkPath> {
         let tried = self.previous.take_if(|tried| tried.is_validated())?;
         self.way_back = None;
-        Some(tried)
+        Some(*tried)
     }
 
     /// Whether there are addresses beside those that the path uses.
@@ -295,7 +296,7 @@ impl Path {
     pub(crate) fn keep_for_return(&mut self, mut old: NetworkPath) {
         old.stop_challenge();
         self.way_back = None;
-        self.previous = Some(old).filter(NetworkPath::is_validated);
+        self.previous = old.is_validated().then(|| Box::new(old));
     }
 
     /// What the path has left, or tries, is at an address of ours that is gone.
@@ -329,7 +330,7 @@ impl Path {
     /// As what it was before, or in the other way to write an IPv4 address.
     #[inline(never)]
     fn knows_remote_otherwise(&self, remote: SocketAddr) -> bool {
-        let networks = std::iter::once(&self.network).chain(&self.previous);
+        let networks = std::iter::once(&self.network).chain(self.previous.as_deref());
         networks.map(|network| network.tuple.remote).any(|known| {
             known.port() == remote.port() && known.ip().to_canonical() == remote.ip().to_canonical()
         })
@@ -396,11 +397,12 @@ impl Path {
         let known = self
             .previous
             .take_if(|previous| previous.tuple.matches(&to));
-        let mut network = known.unwrap_or_else(|| {
+        let unknown = || {
             let mut network = NetworkPath::new(to, false);
             network.on_received(bytes);
             network
-        });
+        };
+        let mut network = known.map_or_else(unknown, |known| *known);
         if let Some((_, token)) = self.unplaced.take_if(|(from, _)| from.matches(&to)) {
             network.on_challenge(token);
         }
@@ -449,7 +451,8 @@ impl Path {
             //= specs/rfc9000.txt#section-9.3.3
             //# In response to an apparent migration, endpoints MUST validate the previously active
             //# path using a PATH_CHALLENGE frame.
-            self.previous.insert(old).challenge_again(now, interval);
+            let previous = self.previous.insert(Box::new(old));
+            previous.challenge_again(now, interval);
             self.network.give_up_by(until);
         }
     }
@@ -520,7 +523,7 @@ impl Path {
             //# To protect the connection from failing due to such a spurious migration, an endpoint
             //# MUST revert to using the last validated peer address when validation of a new peer
             //# address fails.
-            (Some(last), _) => Unanswered::GoBack(Box::new(last)),
+            (Some(last), _) => Unanswered::GoBack(last),
             (None, Some(left)) => {
                 self.previous = None;
                 Unanswered::Return(left)

@@ -72,7 +72,8 @@ pub(crate) struct Path {
     network: NetworkPath,
     /// Other addresses at which the peer is or was seen: those before it moved, while the new ones
     /// are not validated, or those that it tries before it moves (RFC 9000 section 9).
-    previous: Option<NetworkPath>,
+    /// Boxed: few paths have one.
+    previous: Option<Box<NetworkPath>>,
     /// The addresses that we have left, while `previous` is what we try beside those that we moved to.
     way_back: Option<Box<NetworkPath>>,
     /// The newest challenge of the peer from addresses for which there was no place beside those two.
