@@ -371,6 +371,8 @@ async fn serve(connection: mpquic::Connection, gate: Arc<Notify>) {
             while let Ok(Some(data)) = stream.recv_data().await {
                 length += data.remaining();
             }
+            // To the end: an answer before it would stop what is left of the request.
+            let _ = stream.recv_trailers().await;
             if stream.send_response(with(StatusCode::OK)).await.is_ok() {
                 let _ = stream.send_data(length.to_string().into()).await;
                 let _ = stream.finish().await;
