@@ -33,6 +33,10 @@ const PAUSE_DIVISOR: u64 = 100;
 /// sent: a full window is acknowledged within one.
 const CHOSEN_ROUNDS: u32 = 2;
 
+/// What arrives so many mean deviations of its round trip before its deadline is in time, as in a probe timeout (RFC 9002
+/// section 6.2.1): a copy of it would gain nothing.
+const VARIATIONS: u32 = 4;
+
 /// Stream data to be sent on a second path.
 #[derive(Debug)]
 pub(crate) struct TailCopy {
@@ -235,6 +239,11 @@ impl Schedule {
                 let oldest = space.sent.first().map_or(packet, |(_, oldest)| oldest);
                 let view = &self.views[source.get()];
                 let remaining = remaining(view, ahead, age(packet), age(oldest));
+                let by = now + remaining.saturating_add(view.rtt_var * VARIATIONS);
+                let mut ranges = packet.frames.iter().filter_map(SentFrame::stream);
+                if ranges.all(|range| streams.is_due_after(range.id, by)) {
+                    break;
+                }
                 if latest
                     .as_ref()
                     .is_none_or(|late| remaining > late.remaining)

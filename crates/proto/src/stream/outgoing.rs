@@ -1,6 +1,8 @@
 //! Streams that we send on: what the application writes, what packets carry of it, and what became of that; does not
 //! choose paths.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use mpquic_sched_core::{
     Data, PathIndex, PathSet, StreamHints, StreamId, StreamUpdateKind as Fact, VarInt,
@@ -442,6 +444,12 @@ impl Streams {
     /// Whether the application may yet write on a stream.
     pub(crate) fn goes_on(&self, id: StreamId) -> bool {
         self.sends.get(id).is_some_and(|stream| stream.is_open())
+    }
+
+    /// Whether the application has said when what is sent on a stream is to have arrived, and that is not before `by`.
+    pub(crate) fn is_due_after(&self, id: StreamId, by: Instant) -> bool {
+        let deadline = self.sends.get(id).and_then(|stream| stream.hints.deadline);
+        deadline.is_some_and(|deadline| by <= deadline)
     }
 
     /// Whether this is what its receiver waits for: all before it is acknowledged, and it is not.
