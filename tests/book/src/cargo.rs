@@ -38,6 +38,20 @@ pub fn program() -> PathBuf {
     given.or_else(found).unwrap_or_else(|| "cargo".into())
 }
 
+/// Without what the cargo that started this program says of its package: the build scripts of dependencies would see a change of
+/// it, and all that depends on them would be built again.
+pub fn forget_own_package(command: &mut Command) {
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|of_package| text.starts_with(of_package))
+        {
+            command.env_remove(name);
+        }
+    }
+}
+
 /// The arguments of cargo, and those of the program behind `--`.
 pub fn split(arguments: &[String]) -> (&[String], &[String]) {
     match arguments.iter().position(|argument| argument == "--") {
@@ -143,6 +157,11 @@ impl Workspace {
     }
 
     /// What a command asks for, or what of it does not exist. `root` is where it is typed.
+    /// The names of its packages.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.packages.iter().map(|package| name(package))
+    }
+
     pub fn check(&self, root: &Path, arguments: &[String]) -> Result<Asked, String> {
         let (of_cargo, of_program) = split(arguments);
         let [verb, of_cargo @ ..] = of_cargo else {

@@ -171,7 +171,9 @@ pub fn build(root: &Path, target: &Path, blocks: &[Block]) -> Result<PathBuf, St
     if !folder.join("Cargo.lock").exists() {
         write("Cargo.lock", &lock)?;
     }
-    let status = Command::new(cargo::program())
+    let mut command = Command::new(cargo::program());
+    cargo::forget_own_package(&mut command);
+    let status = command
         .args(["build", "--quiet", "--offline"])
         .current_dir(&folder)
         .env("CARGO_TARGET_DIR", target)

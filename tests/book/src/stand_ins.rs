@@ -408,6 +408,7 @@ fn strangers_cargo(page: &Page, own: Option<&Path>, arguments: &[String]) -> Res
     let mut of_cargo: Vec<&str> = of_cargo.iter().map(String::as_str).collect();
     of_cargo.retain(|argument| *argument != "--release");
     let mut command = system("cargo");
+    cargo::forget_own_package(&mut command);
     command.arg("--config").arg(profile(page)?).args(of_cargo);
     let longer = shorter(page, &name, of_program);
     if !longer.is_empty() {
@@ -420,7 +421,8 @@ fn strangers_cargo(page: &Page, own: Option<&Path>, arguments: &[String]) -> Res
     exec(&mut command)
 }
 
-/// A file of configuration with the profile of this repository's builds: what a crate depends on is built by then.
+/// A file of configuration with the profile of this repository's builds, in which the libraries of others are built by then. Ours
+/// are built anew, and not optimised: these runs are short.
 fn profile(page: &Page) -> Result<PathBuf, Failed> {
     let manifest = page.root.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)
@@ -432,8 +434,18 @@ fn profile(page: &Page) -> Result<PathBuf, Failed> {
         .get("profile")
         .and_then(|profiles| profiles.get("dev"))
         .ok_or_else(|| format!("{}: there is no profile.dev", manifest.display()))?;
+    let mut dev = dev.clone();
+    let of_packages = dev
+        .as_table_mut()
+        .and_then(|dev| dev.get_mut("package"))
+        .and_then(toml::Value::as_table_mut)
+        .ok_or_else(|| format!("{}: there is no profile.dev.package", manifest.display()))?;
+    for name in Workspace::read(&page.root)?.names() {
+        let level = toml::Table::from_iter([("opt-level".to_owned(), 0.into())]);
+        of_packages.insert(name.to_owned(), level.into());
+    }
     let table = |name: &str, value: toml::Value| toml::Table::from_iter([(name.to_owned(), value)]);
-    let text = table("profile", table("dev", dev.clone()).into()).to_string();
+    let text = table("profile", table("dev", dev).into()).to_string();
     let path = page.folder.join("profile.toml");
     fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(path)
