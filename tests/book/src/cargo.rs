@@ -156,12 +156,12 @@ impl Workspace {
         Ok(Self { packages, default })
     }
 
-    /// What a command asks for, or what of it does not exist. `root` is where it is typed.
     /// The names of its packages.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.packages.iter().map(|package| name(package))
     }
 
+    /// What a command asks for, or what of it does not exist. `root` is where it is typed.
     pub fn check(&self, root: &Path, arguments: &[String]) -> Result<Asked, String> {
         let (of_cargo, of_program) = split(arguments);
         let [verb, of_cargo @ ..] = of_cargo else {
