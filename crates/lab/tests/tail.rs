@@ -6,7 +6,9 @@ use std::time::Duration;
 use mpquic_lab::runner::{self, Options};
 use mpquic_lab::{Experiment, Plan};
 use mpquic_proto::congestion::SlowStart;
-use mpquic_proto::{Dir, PathId, ReadError, Side, TransportConfig};
+use mpquic_proto::{
+    Connection, Dir, PathId, ReadError, Side, StreamHints, StreamId, TransportConfig,
+};
 use mpquic_sched::{Context, Data, Decision, Scheduler};
 use mpquic_sim::{BackToBack, LinkConfig, Network, TransferClient, TransferServer};
 
@@ -147,36 +149,46 @@ fn piece_by_piece(finished: bool, delay: Duration) -> u64 {
     let mut transport = TransportConfig::default();
     transport.scheduler(|| Box::new(mpquic_sched::RoundRobin::default()));
     let mut pair = BackToBack::connect(transport, 2, delay, |_| {}).unwrap();
-    let mut buf = vec![0; PIECE];
+    let data = vec![0; PIECE];
     let (mut sent, mut read) = (0, 0);
     let (mut stream, mut opened) = (None, Vec::new());
     pair.run_while(|pair| {
         let server = pair.side(Side::Server).unwrap();
         if sent == read && sent < 80 * PIECE {
             let id = *stream.get_or_insert_with(|| server.streams().open(Dir::Uni).unwrap());
-            sent += server.send_stream(id).write(&buf).unwrap();
+            sent += server.send_stream(id).write(&data).unwrap();
             if finished {
                 server.send_stream(id).finish().unwrap();
                 stream = None;
             }
         }
-        let client = pair.side(Side::Client).unwrap();
-        opened.extend(std::iter::from_fn(|| client.streams().accept(Dir::Uni)));
-        opened.retain(|id| {
-            loop {
-                match client.recv_stream(*id).read(&mut buf) {
-                    Ok(Some(bytes)) => read += bytes,
-                    result => return result == Err(ReadError::Blocked),
-                }
-            }
-        });
+        read += read_all(pair.side(Side::Client).unwrap(), &mut opened);
         read < 80 * PIECE
     })
     .unwrap();
+    copied(&mut pair)
+}
+
+/// Reads what has come on streams of the server, and keeps those in `opened` on which more is to come.
+fn read_all(client: &mut Connection, opened: &mut Vec<StreamId>) -> usize {
+    let (mut buf, mut read) = ([0; 4096], 0);
+    opened.extend(std::iter::from_fn(|| client.streams().accept(Dir::Uni)));
+    opened.retain(|id| {
+        loop {
+            match client.recv_stream(*id).read(&mut buf) {
+                Ok(Some(bytes)) => read += bytes,
+                result => return result == Err(ReadError::Blocked),
+            }
+        }
+    });
+    read
+}
+
+/// The bytes that the server has sent on a second path.
+fn copied(pair: &mut BackToBack) -> u64 {
     let server = pair.side(Side::Server).unwrap();
-    (0..2)
-        .map(|path| server.path(PathId(path)).unwrap().stats().copied_bytes)
-        .sum()
+    let of_path = |path| server.path(PathId(path)).unwrap().stats().copied_bytes;
+    (0..2).map(of_path).sum()
 }
 
 /// A stream that is not finished pauses. Pauses take less, and leave the end its share.
@@ -193,4 +205,41 @@ fn pauses_pay_less_than_ends() {
 #[test]
 fn the_shortest_paths_get_no_copies() {
     assert_eq!(piece_by_piece(true, Duration::from_micros(200)), 0);
+}
+
+/// The server writes 50 kB, and behind it 5 kB, each in time for its deadline or without one: copied bytes.
+fn two_streams(deadlines: [bool; 2]) -> u64 {
+    let mut transport = TransportConfig::default();
+    transport.scheduler(|| Box::new(mpquic_sched::RoundRobin::default()));
+    let mut pair = BackToBack::connect(transport, 2, Duration::from_millis(1), |_| {}).unwrap();
+    let sizes = [50_000, 5000];
+    let late = pair.now() + Duration::from_secs(10);
+    let server = pair.side(Side::Server).unwrap();
+    for (order, (size, deadline)) in (0..).zip(sizes.into_iter().zip(deadlines)) {
+        let id = server.streams().open(Dir::Uni).unwrap();
+        let mut stream = server.send_stream(id);
+        stream.set_priority(-order).unwrap();
+        let hints = StreamHints {
+            deadline: deadline.then_some(late),
+            ..StreamHints::default()
+        };
+        stream.set_hints(hints).unwrap();
+        assert_eq!(stream.write(&vec![0; size]), Ok(size));
+        stream.finish().unwrap();
+    }
+    let (mut opened, mut read) = (Vec::new(), 0);
+    pair.run_while(|pair| {
+        read += read_all(pair.side(Side::Client).unwrap(), &mut opened);
+        read < sizes.iter().sum()
+    })
+    .unwrap();
+    copied(&mut pair)
+}
+
+/// What is in time for its deadline is not copied, and does not hide the end of another stream that was sent before it.
+#[test]
+fn an_end_without_a_deadline_is_copied_though_a_message_follows() {
+    let [none, message, both] = [[false, false], [false, true], [true, true]].map(two_streams);
+    assert!(0 < message && message < none, "{message} of {none}");
+    assert_eq!(both, 0);
 }

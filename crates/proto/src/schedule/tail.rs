@@ -242,7 +242,9 @@ impl Schedule {
                 let by = now + remaining.saturating_add(view.rtt_var * VARIATIONS);
                 let mut ranges = packet.frames.iter().filter_map(SentFrame::stream);
                 if ranges.all(|range| streams.is_due_after(range.id, by)) {
-                    break;
+                    // What was sent before it may have no deadline.
+                    self.pass(source, number, size);
+                    continue;
                 }
                 if latest
                     .as_ref()
