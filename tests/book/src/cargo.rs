@@ -52,6 +52,16 @@ pub fn forget_own_package(command: &mut Command) {
     }
 }
 
+/// The compiler beside it.
+pub fn rustc() -> PathBuf {
+    let beside = program().with_file_name("rustc");
+    if beside.exists() {
+        beside
+    } else {
+        "rustc".into()
+    }
+}
+
 /// The arguments of cargo, and those of the program behind `--`.
 pub fn split(arguments: &[String]) -> (&[String], &[String]) {
     match arguments.iter().position(|argument| argument == "--") {

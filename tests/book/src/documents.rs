@@ -573,7 +573,7 @@ fn run_rust(page: &Page, block: &Block) -> Outcome {
     {
         return Outcome::LeftOut(why.clone());
     }
-    let program = page.target.join("debug/mpquic-book-blocks");
+    let program = rust_blocks::program(&page.target);
     let checkout = page.folder.join("mpquic");
     for (from, to) in [("site.pem", "authority.pem"), ("site.key", "authority.key")] {
         if let Err(error) = fs::copy(page.folder.join(from), checkout.join(to)) {

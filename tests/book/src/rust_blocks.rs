@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use syn::{Item, ItemFn};
 
 use crate::blocks::Block;
@@ -130,7 +131,7 @@ fn module(block: &Block, call: &Call) -> String {
     text
 }
 
-/// Writes the program below `target`, and builds it with the profile of the repository. Returns it.
+/// Writes the program below `target`, and compiles it over the libraries that the tests built. Returns it.
 pub fn build(root: &Path, target: &Path, blocks: &[Block]) -> Result<PathBuf, String> {
     let folder = target.join("book-blocks");
     let write = |name: &str, text: &str| {
@@ -165,77 +166,141 @@ pub fn build(root: &Path, target: &Path, blocks: &[Block]) -> Result<PathBuf, St
     }
     write("src/blocks.rs", &format!("{modules}{list}];\n"))?;
     write("src/main.rs", HARNESS)?;
-    write("Cargo.toml", &manifest(root)?)?;
-    let lock = fs::read_to_string(root.join("Cargo.lock"))
-        .map_err(|error| format!("Cargo.lock: {error}"))?;
-    if !folder.join("Cargo.lock").exists() {
-        write("Cargo.lock", &lock)?;
+    let built = Built::read(root)?;
+    let program = program(target);
+    let mut rustc = Command::new(cargo::rustc());
+    rustc.args([
+        "--edition",
+        "2024",
+        "--crate-name",
+        "mpquic_book_blocks",
+        "-o",
+    ]);
+    rustc.arg(&program).arg(folder.join("src/main.rs"));
+    rustc.arg("-L").arg(built.dependencies(target));
+    for folder in &built.linked {
+        rustc.args(["-L", folder]);
     }
-    let mut command = Command::new(cargo::program());
-    cargo::forget_own_package(&mut command);
-    let status = command
-        .args(["build", "--quiet", "--offline"])
-        .current_dir(&folder)
-        .env("CARGO_TARGET_DIR", target)
+    for name in LIBRARIES {
+        let library = built.library(name)?;
+        rustc.args(["--extern", &format!("{name}={library}")]);
+    }
+    for feature in FEATURES {
+        built.has_feature(feature)?;
+        rustc.args(["--cfg", &format!("feature=\"{feature}\"")]);
+    }
+    let status = rustc
         .stdin(Stdio::null())
         .status()
-        .map_err(|error| format!("cargo: {error}"))?;
+        .map_err(|error| format!("rustc: {error}"))?;
     if !status.success() {
         return Err(
             "the Rust blocks of the pages do not compile as one program: see above".to_owned(),
         );
     }
-    Ok(target.join("debug/mpquic-book-blocks"))
+    Ok(program)
 }
 
-/// The manifest of the program: the features that pages speak of, and the profiles of the repository, so that what the tests
-/// built is not built again.
-fn manifest(root: &Path) -> Result<String, String> {
-    let read = |path: PathBuf| {
-        let text =
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        text.parse::<toml::Table>()
-            .map_err(|error| format!("{}: {error}", path.display()))
-    };
-    let of_root = read(root.join("Cargo.toml"))?;
-    let shared = of_root
-        .get("workspace")
-        .and_then(|workspace| workspace.get("dependencies"));
-    let version = |name: &str| {
-        let found = shared.and_then(|shared| shared.get(name)).cloned();
-        found
-            .map(|found| format!("{name} = {found}\n"))
-            .ok_or_else(|| format!("Cargo.toml has no {name}"))
-    };
-    let crates = root.join("crates");
-    let crates = crates.display();
-    let mut profiles = toml::Table::new();
-    if let Some(profile) = of_root.get("profile") {
-        profiles.insert("profile".to_owned(), profile.clone());
+/// Where the program is.
+pub fn program(target: &Path) -> PathBuf {
+    target.join("book-blocks/mpquic-book-blocks")
+}
+
+/// What the blocks may use.
+const LIBRARIES: [&str; 4] = ["mpquic", "mpquic_infer", "rcgen", "tokio"];
+/// The features of `mpquic` that pages speak of.
+const FEATURES: [&str; 5] = ["interfaces", "metrics", "qlog", "quic-lb", "record"];
+
+/// What `cargo test --workspace --no-run` built, as cargo tells: the program is made of that, and none of it is built again.
+struct Built {
+    libraries: Vec<Library>,
+    /// Where build scripts say that libraries of the system are.
+    linked: Vec<String>,
+}
+
+struct Library {
+    name: String,
+    file: String,
+    features: Vec<String>,
+}
+
+impl Built {
+    fn read(root: &Path) -> Result<Self, String> {
+        let mut command = Command::new(cargo::program());
+        cargo::forget_own_package(&mut command);
+        let output = command
+            .args([
+                "test",
+                "--workspace",
+                "--locked",
+                "--no-run",
+                "--quiet",
+                "--message-format=json",
+            ])
+            .current_dir(root)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| format!("cargo: {error}"))?;
+        if !output.status.success() {
+            return Err("the workspace does not build: see above".to_owned());
+        }
+        let strings = |value: &Value| -> Vec<String> {
+            let all = value.as_array().into_iter().flatten();
+            all.filter_map(|one| one.as_str().map(str::to_owned))
+                .collect()
+        };
+        let mut built = Self {
+            libraries: Vec::new(),
+            linked: Vec::new(),
+        };
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let Ok(message) = serde_json::from_str::<Value>(line) else {
+                continue;
+            };
+            if message["reason"] == "build-script-executed" {
+                built.linked.extend(strings(&message["linked_paths"]));
+            }
+            let file = strings(&message["filenames"])
+                .into_iter()
+                .find(|file| file.ends_with(".rlib"));
+            if let (Some(file), Some(name)) = (file, message["target"]["name"].as_str()) {
+                built.libraries.push(Library {
+                    name: name.replace('-', "_"),
+                    file,
+                    features: strings(&message["features"]),
+                });
+            }
+        }
+        Ok(built)
     }
-    Ok(format!(
-        "[package]
-name = \"mpquic-book-blocks\"
-version = \"0.0.0\"
-edition = \"2024\"
-publish = false
 
-[workspace]
+    /// Of several builds, the one with the most features: those of build scripts and macros have fewer.
+    fn of_name(&self, name: &str) -> Result<&Library, String> {
+        let all = self.libraries.iter().filter(|library| library.name == name);
+        all.max_by_key(|library| library.features.len())
+            .ok_or_else(|| format!("the workspace has no library {name}"))
+    }
 
-[features]
-default = [\"interfaces\", \"metrics\", \"qlog\"]
-interfaces = []
-metrics = []
-qlog = []
+    fn library(&self, name: &str) -> Result<&str, String> {
+        self.of_name(name).map(|library| library.file.as_str())
+    }
 
-[dependencies]
-mpquic = {{ path = \"{crates}/mpquic\", features = [\"interfaces\", \"metrics\", \"qlog\", \"quic-lb\", \"record\"] }}
-mpquic-infer = {{ path = \"{crates}/infer\" }}
-tokio = {{ version = \"1\", features = [\"macros\", \"net\", \"rt-multi-thread\", \"sync\", \"time\"] }}
-{}
-{profiles}",
-        version("rcgen")?
-    ))
+    fn has_feature(&self, feature: &str) -> Result<(), String> {
+        let library = self.of_name("mpquic")?;
+        if library.features.iter().any(|there| there == feature) {
+            return Ok(());
+        }
+        Err(format!(
+            "the tests of the workspace have mpquic without its feature {feature}, which pages speak of"
+        ))
+    }
+
+    fn dependencies(&self, target: &Path) -> std::ffi::OsString {
+        let mut path = std::ffi::OsString::from("dependency=");
+        path.push(target.join("debug/deps"));
+        path
+    }
 }
 
 #[cfg(test)]
