@@ -13,5 +13,6 @@ mod neural_sailfish;
 mod new_scheduler;
 mod qlog;
 mod shards;
+mod shell;
 mod tail;
 mod time_lost;

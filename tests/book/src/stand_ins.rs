@@ -236,6 +236,10 @@ fn stand_in(page: &Page, name: &str, arguments: &[String]) -> Result<(), Failed>
             needs_machines(page)?;
             run(page, name, &page.built(name, false)?, arguments)
         }
+        "mpquic-lab" if arguments.first().is_some_and(|command| command == "shell") => {
+            needs_machines(page)?;
+            run(page, name, &page.built(name, false)?, arguments)
+        }
         "mpquic-lab" => run(page, name, &page.built(name, false)?, arguments),
         "server" => {
             let library = env::var("LD_PRELOAD").unwrap_or_default();

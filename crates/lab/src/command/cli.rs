@@ -20,6 +20,7 @@ use crate::command::curves::{self, Arguments as CurvesArguments};
 use crate::command::help;
 use crate::command::listing;
 use crate::command::scaffold;
+use crate::command::shell;
 use crate::command::trace;
 use crate::file::experiment::Experiment;
 use crate::file::renamed;
@@ -140,6 +141,9 @@ enum Command {
     /// Draw connections from their qlog files: windows, RTTs, rates, losses and decisions per path.
     #[command(after_help = help::LOOK)]
     Look(LookArguments),
+    /// Run a program in a network namespace whose interfaces lead through the links of a network, in real time. Needs root.
+    #[command(after_help = help::SHELL)]
+    Shell(shell::Arguments),
     /// Show mobile links, recorded ones and models, and convert recordings to Mahimahi's format.
     #[command(after_help = help::TRACE)]
     Trace(trace::Arguments),
@@ -312,6 +316,10 @@ pub fn main_with(
         } => adapt(&results, window, [json, markdown], out, err),
         Command::Curves(arguments) => curves::run(&arguments, out),
         Command::Look(arguments) => qlog_view::run(&arguments, out),
+        Command::Shell(arguments) => match shell::run(&arguments, schedulers, out, err) {
+            Ok(code) => return code,
+            Err(failure) => Err(failure),
+        },
         Command::Trace(arguments) => trace::run(&arguments, out),
         Command::Report { results, out: file } => write_report(&results, file, out, err),
     };

@@ -183,6 +183,25 @@ Exit status:
   1  a file could not be read or written
   2  the command line is wrong, or the runs have no such values";
 
+pub(crate) const SHELL: &str = "\
+Examples:
+  python3 -m http.server 8000 & mpquic-lab shell --network '20Mbit 40ms' -- sh -c 'curl -O http://$LAB_OUTSIDE:8000/FILE'
+      download over one link of 20 Mbit/s, 40 ms in each direction
+  mpquic-lab shell --network '20Mbit 10ms | 8Mbit 40ms 0.5%' --json -- mpquic-cp get HOST:4433 FILE
+      the same over two links with a program that uses both, and one JSON object of what each carried
+  mpquic-lab shell experiments/mobile/two_paths.toml --only '^walk' --seed 7
+      a shell behind the links that a model draws for this seed
+
+The program has one interface per link: link0, link1, .. What listens outside on all addresses is at $LAB_OUTSIDE by all of
+them; $LAB_ADDRESSES has the program's own addresses, with commas between. What has an address of a link takes this link.
+Programs that ask for MPTCP get a subflow per link. There is no way to other hosts, and no name service. Flows of others that
+a file has (`cross_traffic`) are TCP of the kernel.
+
+Exit status:
+  that of the program, 128 and the signal that ended it, or
+  1  the links cannot be made: not root, `ip` is missing, no TUN devices
+  2  the command line or the file is wrong, there is no such program, or this is not Linux";
+
 pub(crate) const TRACE: &str = "\
 Examples:
   mpquic-lab trace show lte-car --seed 7 --svg car.svg

@@ -7,4 +7,5 @@ pub(crate) mod curves;
 pub(crate) mod help;
 pub(crate) mod listing;
 pub(crate) mod scaffold;
+pub(crate) mod shell;
 pub(crate) mod trace;

@@ -404,7 +404,7 @@ impl NetworkSpec {
 }
 
 impl PathSpec {
-    fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let mut text = describe(&self.down);
         if let Some(model) = &self.model {
             text = format!("{} {text}", model.model);
