@@ -9,7 +9,7 @@
 //! - the memory of a half-open connection: `crates/mpquic/tests/half_open_memory.rs`;
 //! - floods of Initials with honest clients among them: `crates/proto/tests/flood.rs`;
 //! - datagrams that wait for a connection's task, by the memory that they hold: `crates/mpquic/src/inbox.rs`;
-//! - receive offload with strange segment sizes: `crates/mpquic/src/receive.rs`;
+//! - receive offload with strange segment sizes: `crates/mpquic/src/recv_buffers.rs`;
 //! - limits of the AEAD over all paths (RFC 9001 section 6.6), which take millions of packets to reach, with smaller ones:
 //!   `crates/wire/src/crypto/tests/key_update.rs`;
 //! - early data, its replays, floods before the ClientHello, limits, memory, reduced parameters, frames of multipath:

@@ -13,8 +13,8 @@ use proto::FourTuple;
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
 use crate::link_mtu::link_mtu;
+use crate::readiness::Watched;
 use crate::socket::BufferSizes;
-use crate::watched::Watched;
 
 /// Whether one call receives all that is there, up to as many messages as there are buffers (`recvmmsg`): fewer say that
 /// nothing is left.

@@ -18,11 +18,11 @@ use proto::{
 use rustls::pki_types::CertificateDer;
 use tokio::time::Instant;
 
+use crate::connection_state::{ConnectionRef, Shared, Signal, State};
 use crate::path::{OpenPath, Path, PathEvents};
 use crate::path_manager::{Mesh, PathManager};
 use crate::recv_stream::RecvStream;
 use crate::send_stream::SendStream;
-use crate::shared::{ConnectionRef, Shared, Signal, State};
 use crate::socket::LocalAddr;
 
 /// What the handshake agreed on.

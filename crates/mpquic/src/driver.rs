@@ -25,8 +25,8 @@ use proto::{
 };
 use tokio::time::{Instant, Sleep};
 
+use crate::connection_state::{Shared, State, Wakeups};
 use crate::outbox::{Dispatch, Outbox, join, may_be_joined};
-use crate::shared::{Effects, Shared, State};
 
 /// Datagrams, and bytes, taken in under one hold of the mutex: about two batches of receive offload. They are acknowledged
 /// together.
@@ -58,7 +58,7 @@ struct Round {
 
 /// What happened outside the protocol since the last hold of the mutex, and is its business.
 #[derive(Default)]
-struct News {
+struct PendingNotices {
     /// The protocol wanted to send what no socket could.
     unroutable: bool,
     /// Between these addresses, the system refused to send.
@@ -67,7 +67,7 @@ struct News {
     link: Option<Box<(PathId, FourTuple, Option<u32>)>>,
 }
 
-impl News {
+impl PendingNotices {
     /// Whether something did not leave.
     const fn is_trouble(&self) -> bool {
         self.unroutable || self.no_way.is_some()
@@ -108,7 +108,7 @@ pub(crate) struct Driver {
     /// Taken from the inbox, not yet handed to the protocol.
     batch: VecDeque<ConnectionEvent>,
     endpoint_events: Vec<EndpointEvent>,
-    effects: Effects,
+    effects: Wakeups,
     timer: Pin<Box<Sleep>>,
     /// What the protocol said last of its timers.
     due: Option<Instant>,
@@ -118,7 +118,7 @@ pub(crate) struct Driver {
     rest_at: Option<Instant>,
     /// Since when the sockets are read before its timers are looked at.
     reading_since: Option<Instant>,
-    news: News,
+    news: PendingNotices,
     /// The endpoint knows that the connection is over.
     drained: bool,
 }
@@ -130,13 +130,13 @@ impl Driver {
             outbox,
             batch: VecDeque::new(),
             endpoint_events: Vec::new(),
-            effects: Effects::default(),
+            effects: Wakeups::default(),
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
             due: None,
             timed: None,
             rest_at: None,
             reading_since: None,
-            news: News::default(),
+            news: PendingNotices::default(),
             drained: false,
             shared,
         }
@@ -422,7 +422,7 @@ impl Driver {
 fn poll_mesh(
     state: &mut State,
     now: Instant,
-    effects: &mut Effects,
+    effects: &mut Wakeups,
     outbox: &Outbox,
     sockets_changed: bool,
 ) -> Option<std::time::Instant> {
@@ -626,7 +626,7 @@ impl Driver {
 impl Drop for Driver {
     /// Also when the runtime shuts down under the task, or it panics: no handle may wait for ever.
     fn drop(&mut self) {
-        let mut effects = Effects::default();
+        let mut effects = Wakeups::default();
         self.shared
             .lock()
             .terminate(ConnectionError::LocallyClosed, &mut effects);

@@ -21,7 +21,7 @@ use crate::binder::{Binder, MissingAddr};
 use crate::builder::EndpointBuilder;
 use crate::connection::Connecting;
 use crate::endpoint_driver::EndpointDriver;
-use crate::endpoint_shared::EndpointShared;
+use crate::endpoint_state::EndpointShared;
 use crate::error::ConnectError;
 use crate::incoming::Incoming;
 use crate::path_manager::PathManager;

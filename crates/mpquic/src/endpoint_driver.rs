@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep};
 
-use crate::endpoint_shared::EndpointShared;
+use crate::endpoint_state::EndpointShared;
 
 /// Datagrams that are read before Retry packets are sent, if the sockets always have more: an eighth of what a socket holds, so
 /// that a flood faster than we read does not keep everybody from an answer.

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use proto::ConnectionEvent;
 
-use crate::receive::BLOCK;
+use crate::recv_buffers::BLOCK;
 
 /// Bytes that one connection's datagrams may hold. Beyond, datagrams are dropped as a full socket buffer
 /// drops them: the peer's congestion controller is the one to hear of it.

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use crate::connection::{Connecting, Connection};
 use crate::endpoint::Endpoint;
-use crate::endpoint_shared::EndpointShared;
+use crate::endpoint_state::EndpointShared;
 
 /// A client that wants to connect: [accept](Self::accept), [refuse](Self::refuse) or
 /// [ignore](Self::ignore) it, or have it prove its address first ([retry](Self::retry)). Dropping it ignores it;

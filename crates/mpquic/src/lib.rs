@@ -172,11 +172,12 @@ mod async_socket;
 mod binder;
 mod builder;
 mod connection;
+mod connection_state;
 mod crowd;
 mod driver;
 mod endpoint;
 mod endpoint_driver;
-mod endpoint_shared;
+mod endpoint_state;
 mod error;
 #[cfg(doctest)]
 mod guide;
@@ -189,17 +190,16 @@ pub mod metrics;
 mod outbox;
 mod path;
 mod path_manager;
-mod reader;
-mod receive;
+mod readiness;
+mod recv_buffers;
+mod recv_driver;
 mod recv_stream;
 mod send_stream;
 mod shards;
-mod shared;
 mod socket;
 mod socket_health;
 mod steer;
-mod turns;
-mod watched;
+mod wait_queue;
 
 extern crate mpquic_proto as proto;
 

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use proto::{FourTuple, SpareBuffers, Transmit};
 
 use crate::socket::{Sent, Socket, SocketSet, route, successor};
-use crate::turns::Turn;
+use crate::wait_queue::Turn;
 
 /// Batches kept per full socket. Beyond, they are dropped as the interface's own queue drops them.
 /// That happens only with several sockets in use: with one, nothing more is asked of the protocol

@@ -13,8 +13,8 @@ use proto::{
 use tokio::sync::{broadcast, oneshot};
 use tokio::time::Instant;
 
+use crate::connection_state::{ConnectionRef, PathOutcome, Signal, State};
 use crate::error::OpenPathError;
-use crate::shared::{ConnectionRef, PathOutcome, Signal, State};
 use crate::socket::LocalAddr;
 
 /// How long to wait for the peer to allow a further path: three initial PTOs, as long as path

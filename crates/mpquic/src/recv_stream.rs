@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use proto::{Chunk, ClosedStream, StreamId, VarInt};
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::connection_state::ConnectionRef;
 use crate::error::{ReadError, ReadExactError, ReadToEndError, ResetError};
-use crate::shared::ConnectionRef;
 
 /// A stream to receive on.
 ///

@@ -12,8 +12,8 @@ use proto::{ClosedStream, FinishError, StreamHints, StreamId, VarInt};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
+use crate::connection_state::{ConnectionRef, State};
 use crate::error::{StoppedError, WriteError};
-use crate::shared::{ConnectionRef, State};
 
 /// A stream to send on.
 ///

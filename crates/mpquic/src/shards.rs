@@ -8,7 +8,7 @@ use std::task::Waker;
 use tokio::sync::{Notify, broadcast};
 
 use crate::crowd::Crowd;
-use crate::receive::Message;
+use crate::recv_buffers::Message;
 use crate::socket_health::{SOCKET_EVENTS, SocketEvent};
 
 /// Bytes of datagrams that wait for a shard, sent by others. Beyond, they are dropped as a full socket buffer drops them.

@@ -11,7 +11,7 @@ use proto::{FourTuple, PathStatus, Transmit};
 use quinn_udp::RecvMeta;
 
 use crate::async_socket::{AsyncUdpSocket, SystemSocket};
-use crate::turns::{Turn, Turns};
+use crate::wait_queue::{Turn, Turns};
 
 /// What one `sendmsg` can carry with segmentation offload: the UDP length field has 16 bits.
 const MAX_SEND_BYTES: usize = 65_507;

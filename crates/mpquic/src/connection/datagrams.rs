@@ -6,8 +6,8 @@ use bytes::Bytes;
 use proto::{ConnectionError, DatagramOptions};
 
 use super::Connection;
+use crate::connection_state::{Signal, State};
 use crate::error::SendDatagramError;
-use crate::shared::{Signal, State};
 
 fn try_read_datagram(state: &mut State) -> Option<Result<Bytes, ConnectionError>> {
     match state.proto.datagrams().recv() {

@@ -30,7 +30,7 @@ use crate::handshake::{
     AddressProof, Ends, FirstFlight, Handshake, Session, TimerFacts as HandshakeFacts,
 };
 use crate::memory::Memory;
-use crate::observe::{Started, Watch};
+use crate::observe::{ObserverHooks, Started};
 use crate::path::{ALL, ChallengeOutcome, Expected, Paths, PathsSetup, TimerFacts};
 use crate::recovery::earlier;
 use crate::shards::Counted;
@@ -54,7 +54,7 @@ use crate::{
 /// same results, except for the bytes of TLS's own random values.
 pub struct Connection {
     /// Before what it was made by, so that it ends first.
-    watch: Watch,
+    watch: ObserverHooks,
     side: Side,
     config: Arc<TransportConfig>,
     endpoint_config: Arc<EndpointConfig>,
@@ -239,7 +239,7 @@ impl Connection {
         let scheduler = config.scheduler.make_for(&facts);
         let data = DataPlane::new(now, side, &config, scheduler, observer.is_some());
         Self {
-            watch: Watch::new(now, observer),
+            watch: ObserverHooks::new(now, observer),
             side,
             rng,
             state: State::new(),

@@ -10,7 +10,7 @@ use mpquic_wire::packet::{
 
 use crate::frame_writer::{FrameWriter, Resent};
 use crate::handshake::Handshake;
-use crate::observe::Watch;
+use crate::observe::ObserverHooks;
 use crate::path::{Addresses, Paths};
 use crate::space::{PacketOrigin, SentPacket, SpaceId};
 use crate::{NumberSpace, PacketSent, PathId, TransportError};
@@ -164,7 +164,7 @@ impl OpenPacket {
         id: PathId,
         handshake: &mut Handshake,
         paths: &Paths,
-        watch: &mut Watch,
+        watch: &mut ObserverHooks,
         w: FrameWriter<'_>,
     ) -> Result<(SentPacket, Resent), TransportError> {
         let (ack_eliciting, resent) = (w.is_ack_eliciting(), w.resent());

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::DataPlane;
 use super::fill::size_of;
 use crate::Observation;
-use crate::observe::Watch;
+use crate::observe::ObserverHooks;
 use crate::path::Paths;
 use crate::schedule::{Planned, Reinjection, TailCopy};
 use crate::sent_frame::{SentFrame, StreamRange};
@@ -92,7 +92,7 @@ impl DataPlane {
         &mut self,
         now: Instant,
         paths: &mut Paths,
-        watch: &mut Watch,
+        watch: &mut ObserverHooks,
         control: bool,
         waits: bool,
     ) -> Option<Planned> {
@@ -108,7 +108,7 @@ impl DataPlane {
         &mut self,
         now: Instant,
         paths: &mut Paths,
-        watch: &mut Watch,
+        watch: &mut ObserverHooks,
         sent: &Planned,
         control: bool,
         waits: bool,
@@ -133,7 +133,7 @@ impl DataPlane {
         &mut self,
         now: Instant,
         paths: &Paths,
-        watch: &mut Watch,
+        watch: &mut ObserverHooks,
         idle: bool,
         waits: bool,
     ) -> Option<Planned> {
@@ -222,7 +222,7 @@ impl DataPlane {
         &mut self,
         now: Instant,
         paths: &Paths,
-        watch: &mut Watch,
+        watch: &mut ObserverHooks,
         planned: &Planned,
         idle: bool,
         waits: bool,
@@ -249,7 +249,7 @@ impl DataPlane {
 
     #[cold]
     #[inline(never)]
-    fn tell_decision(&mut self, now: Instant, paths: &Paths, watch: &mut Watch) {
+    fn tell_decision(&mut self, now: Instant, paths: &Paths, watch: &mut ObserverHooks) {
         if let Some(decided) = self.schedule.take_decided(now, paths) {
             watch.note(now, Observation::Decided(decided));
         }

@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use super::{BoundData, DataPlane, Planned};
 use crate::datagram::DatagramOptions;
 use crate::frame_writer::FrameWriter;
-use crate::observe::Watch;
+use crate::observe::ObserverHooks;
 use crate::path::{Paths, test_paths};
 use crate::sent_frame::SentFrame;
 use crate::space::{PacketOrigin, SentPacket};
@@ -28,7 +28,7 @@ struct Fixture {
     now: Instant,
     data: DataPlane,
     paths: Paths,
-    watch: Watch,
+    watch: ObserverHooks,
     rng: StdRng,
 }
 
@@ -55,7 +55,7 @@ impl Fixture {
             now,
             data,
             paths: test_paths(paths),
-            watch: Watch::new(now, None),
+            watch: ObserverHooks::new(now, None),
             rng: StdRng::seed_from_u64(1),
         }
     }

@@ -3,8 +3,8 @@
 
 mod event;
 mod frames;
-mod story;
-mod watch;
+mod observer_hooks;
+mod spans;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub use event::{
     PathMetrics, Started,
 };
 pub use frames::{AckRanges, FrameInfo, Frames};
-pub(crate) use story::Trouble;
-pub(crate) use watch::Watch;
+pub(crate) use observer_hooks::ObserverHooks;
+pub(crate) use spans::Trouble;
 
 use crate::PathId;
 use crate::space::SpaceId;

@@ -4,23 +4,23 @@ mod assembler;
 mod block;
 mod control;
 mod control_queue;
+mod counters;
 mod events;
-mod flight;
 mod flow;
 #[cfg(any(test, feature = "__fuzzing"))]
 pub(crate) mod fuzzing;
-mod halves;
 mod ids;
 mod incoming;
 mod limits;
+mod min_peer_rate;
 mod outgoing;
-mod pace;
 mod range_map;
 mod ready;
 mod recv;
 mod send;
 mod send_buffer;
 mod set;
+mod stream_map;
 mod unordered;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use mpquic_sched_core::{
 use smallvec::SmallVec;
 
 use super::block::Pool;
-use super::flight::AckedBytes;
+use super::counters::AckedBytes;
 use super::send::{Repeats, SendStream};
 use super::set::Streams;
 use super::{ClosedStream, FinishError, WriteError};

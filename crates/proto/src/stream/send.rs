@@ -15,7 +15,7 @@ use mpquic_wire::frame::{encode_stream_header, stream_header_size};
 use mpquic_wire::packet::varint;
 
 use super::block::Pool;
-use super::flight::{AckedBytes, Flight, Tally};
+use super::counters::{AckedBytes, Flight, Tally};
 use super::range_map::RangeMap;
 use super::ready::ReadyQueue;
 use super::send_buffer::SendBuffer;

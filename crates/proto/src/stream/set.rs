@@ -13,16 +13,16 @@ use super::StreamEvent;
 use super::assembler::Held;
 use super::block::Pool;
 use super::control_queue::ControlQueue;
+use super::counters::Tally;
 use super::events::SchedEvents;
-use super::flight::Tally;
 use super::flow::{self, INITIAL_STREAM_WINDOW, INITIAL_WINDOW, RecvWindow};
-use super::halves::Halves;
 use super::ids::{LocalIds, RemoteIds};
+use super::min_peer_rate::Pace;
 use super::outgoing::Unsettled;
-use super::pace::Pace;
 use super::ready::ReadyQueue;
 use super::recv::RecvStream;
 use super::send::SendStream;
+use super::stream_map::StreamMap;
 use crate::TransportConfig;
 use crate::limits::{GUARANTEED_MEMORY, MIN_SEND_BUFFER, max_stream_gaps};
 use crate::memory::{Direction, Loan, Memory, MemoryFor};
@@ -75,8 +75,8 @@ pub(crate) struct Streams {
     //# Both endpoints MUST maintain flow control state for the stream in the unterminated direction
     //# until that direction enters a terminal state.
     // A half that is over is gone from its map.
-    pub(super) sends: Halves<SendStream>,
-    pub(super) recvs: Halves<RecvStream>,
+    pub(super) sends: StreamMap<SendStream>,
+    pub(super) recvs: StreamMap<RecvStream>,
     pub(super) local: [LocalIds; 2],
     pub(super) remote: [RemoteIds; 2],
     pub(super) params: PeerStreamParams,
@@ -158,8 +158,8 @@ impl Streams {
     pub(crate) fn new(side: Side, config: &TransportConfig) -> Self {
         Self {
             side,
-            sends: Halves::new(),
-            recvs: Halves::new(),
+            sends: StreamMap::new(),
+            recvs: StreamMap::new(),
             local: Default::default(),
             remote: [
                 RemoteIds::new(config.max_concurrent_bidi_streams),
@@ -471,7 +471,7 @@ impl Streams {
         self.max_out_of_order_seen
     }
 
-    /// Halves of streams that have state, sending and receiving.
+    /// StreamMap of streams that have state, sending and receiving.
     #[cfg(test)]
     pub(crate) fn open_halves(&self) -> (usize, usize) {
         (self.sends.len(), self.recvs.len())

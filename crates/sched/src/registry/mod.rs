@@ -1,7 +1,7 @@
 //! Makes schedulers from names and JSON values; knows what is registered, not what it does.
 
 mod error;
-mod outside;
+mod services;
 mod settings;
 
 pub use error::RegistryError;
@@ -19,7 +19,7 @@ use crate::memory::{Recall, Store};
 use crate::neural::{DqnOnline, DqnOnlineConfig, NeuralScheduler};
 #[cfg(feature = "record")]
 use crate::record::Recorder;
-use outside::{Outside, Wire};
+use services::{Services, Wire};
 
 use crate::heuristic::arrival;
 use crate::{
@@ -30,7 +30,8 @@ use crate::{
     XlinkConfig,
 };
 
-type Parse = Box<dyn Fn(&Value, &Outside) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
+type Parse =
+    Box<dyn Fn(&Value, &Services) -> Result<SchedulerFactory, InvalidConfig> + Send + Sync>;
 
 /// The names that `mpquic-sched-neural` adds.
 const NEURAL: [&str; 3] = ["dqn", "gaps", "sailfish"];
@@ -97,7 +98,7 @@ pub struct Registry {
     entries: BTreeMap<String, Parse>,
     /// Second names, and the first ones that they stand for.
     aliases: BTreeMap<String, String>,
-    outside: Outside,
+    services: Services,
 }
 
 impl Registry {
@@ -113,9 +114,9 @@ impl Registry {
             .insert_checked("dems", |_| Ok(()), Dems::new)
             .insert(
                 "dqn_online",
-                |config: &DqnOnlineConfig, _: &Outside| config.check(),
+                |config: &DqnOnlineConfig, _: &Services| config.check(),
                 |config, ()| DqnOnline::new(config),
-                Outside::observed,
+                Services::observed,
             )
             .insert_checked("ecf", EcfConfig::check, Ecf::new)
             .insert_checked("ecf_a", EcfAConfig::check, EcfA::new)
@@ -123,13 +124,13 @@ impl Registry {
                 "falcon",
                 recalled("falcon", FalconConfig::check),
                 |config, recall| Falcon::with_memory(config, recall.clone()),
-                Outside::observed,
+                Services::observed,
             )
             .insert(
                 "linucb",
                 recalled("linucb", LinucbConfig::check),
                 |config, recall| Linucb::with_memory(config, recall.clone()),
-                Outside::observed,
+                Services::observed,
             )
             .insert_checked("minrtt", |_| Ok(()), MinRtt::new)
             .insert_checked("mptcp", MptcpConfig::check, Mptcp::new)
@@ -138,7 +139,7 @@ impl Registry {
                 "peekaboo",
                 recalled("peekaboo", PeekabooConfig::check),
                 |config, recall| Peekaboo::with_memory(config, recall.clone()),
-                Outside::observed,
+                Services::observed,
             )
             .insert_checked("raven", RavenConfig::check, Raven::new)
             .insert_checked("redundant", |_| Ok(()), Redundant::new)
@@ -161,7 +162,7 @@ impl Registry {
         Self {
             entries: BTreeMap::new(),
             aliases: BTreeMap::new(),
-            outside: Outside::NOTHING,
+            services: Services::NOTHING,
         }
     }
 
@@ -171,7 +172,7 @@ impl Registry {
     /// Without one, each connection learns from the start. See [`memory`](crate::memory).
     #[must_use]
     pub fn with_memory(mut self, memory: Store) -> Self {
-        self.outside.memory = Some(memory);
+        self.services.memory = Some(memory);
         self
     }
 
@@ -180,7 +181,7 @@ impl Registry {
     #[cfg(feature = "record")]
     #[must_use]
     pub fn with_recorder(mut self, recorder: Recorder) -> Self {
-        self.outside.recorder = Some(recorder);
+        self.services.recorder = Some(recorder);
         self
     }
 
@@ -271,7 +272,7 @@ impl Registry {
     {
         self.free(name)?;
         let make = move |config: &C, recall: &Recall| make(config, recall.clone());
-        Ok(self.insert(name, recalled(name, check), make, Outside::plain))
+        Ok(self.insert(name, recalled(name, check), make, Services::plain))
     }
 
     /// Registers a scheduler that asks a policy. `prepare` checks its configuration and finds the policy, once for all
@@ -311,8 +312,8 @@ impl Registry {
         S: NeuralScheduler,
     {
         self.free(name)?;
-        let prepare = move |config: &C, _: &Outside| prepare(config);
-        Ok(self.insert(name, prepare, make, Outside::observed))
+        let prepare = move |config: &C, _: &Services| prepare(config);
+        Ok(self.insert(name, prepare, make, Services::observed))
     }
 
     fn free(&self, name: &str) -> Result<(), RegistryError> {
@@ -332,22 +333,22 @@ impl Registry {
         C: DeserializeOwned + Send + Sync + 'static,
         S: Scheduler + 'static,
     {
-        let prepare = move |config: &C, _: &Outside| check(config);
+        let prepare = move |config: &C, _: &Services| check(config);
         self.insert(
             name,
             prepare,
             move |config, ()| make(config),
-            Outside::plain,
+            Services::plain,
         )
     }
 
     /// The one way in. A configuration is read, and `prepare` checks it and gets what its schedulers need from
-    /// outside, both once for all connections; `make` makes a scheduler of these two, and `wire` a factory that calls
+    /// services, both once for all connections; `make` makes a scheduler of these two, and `wire` a factory that calls
     /// it.
     fn insert<C, P, S>(
         &mut self,
         name: &str,
-        prepare: impl Fn(&C, &Outside) -> Result<P, InvalidConfig> + Send + Sync + 'static,
+        prepare: impl Fn(&C, &Services) -> Result<P, InvalidConfig> + Send + Sync + 'static,
         make: impl Fn(&C, &P) -> S + Send + Sync + 'static,
         wire: Wire<C, S>,
     ) -> &mut Self
@@ -358,12 +359,12 @@ impl Registry {
     {
         let make = Arc::new(make);
         let scheduler = name.to_owned();
-        let parse = move |value: &Value, outside: &Outside| {
+        let parse = move |value: &Value, services: &Services| {
             let config = Arc::new(settings::read::<C>(value)?);
-            let prepared = prepare(&config, outside)?;
+            let prepared = prepare(&config, services)?;
             let (make, of) = (make.clone(), config.clone());
             wire(
-                outside,
+                services,
                 &scheduler,
                 &config,
                 Box::new(move || make(&of, &prepared)),
@@ -401,7 +402,7 @@ impl Registry {
         let canonical = self.aliases.get(name).map_or(name, String::as_str);
         match self.entries.get(canonical) {
             Some(parse) => {
-                parse(config, &self.outside).map_err(|problem| RegistryError::InvalidConfig {
+                parse(config, &self.services).map_err(|problem| RegistryError::InvalidConfig {
                     scheduler: canonical.to_owned(),
                     problem,
                 })
@@ -447,11 +448,11 @@ impl Registry {
 fn recalled<C: Serialize>(
     name: &str,
     check: impl Fn(&C) -> Result<(), InvalidConfig> + Send + Sync + 'static,
-) -> impl Fn(&C, &Outside) -> Result<Recall, InvalidConfig> + Send + Sync + 'static {
+) -> impl Fn(&C, &Services) -> Result<Recall, InvalidConfig> + Send + Sync + 'static {
     let name = name.to_owned();
-    move |config, outside| {
+    move |config, services| {
         check(config)?;
-        Ok(outside.recall(&name, config))
+        Ok(services.recall(&name, config))
     }
 }
 

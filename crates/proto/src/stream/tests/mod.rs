@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{Data, Dir, PathIndex, Side, StreamId, VarInt};
 
-use super::flight::AckedBytes;
+use super::counters::AckedBytes;
 use super::{PeerStreamParams, StreamEvent, Streams};
 use crate::frame_writer::{FrameWriter, Resent};
 use crate::sent_frame::{SentFrame, SentFrames, StreamRange};

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::sent_frame::StreamRange;
-use crate::stream::flight::Tally;
+use crate::stream::counters::Tally;
 
 const PATHS: usize = 3;
 const STREAMS: usize = 3;

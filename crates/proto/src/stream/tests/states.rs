@@ -335,7 +335,7 @@ fn all_orders_of_ends() {
         }
         assert_eq!(s.open_halves(), (0, 0));
         assert_eq!(s.window.consumed(), s.received);
-        assert_eq!(s.totals, super::super::flight::Tally::default());
+        assert_eq!(s.totals, super::super::counters::Tally::default());
     }
 }
 

@@ -12,13 +12,13 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::connection::Connecting;
+use crate::connection_state::{ConnectionRef, Shared};
 use crate::crowd;
 use crate::driver::Driver;
 use crate::inbox::{ReadAhead, Run};
 use crate::path_manager::{Mesh, PathManager};
-use crate::reader::{NextLook, Reader};
+use crate::recv_driver::{NextLook, Reader};
 use crate::shards::Shards;
-use crate::shared::{ConnectionRef, Shared};
 use crate::socket::{SocketSet, route};
 
 /// Places of connections that are kept though they are free.

@@ -14,7 +14,7 @@ use crate::{FourTuple, PathId};
 const BULK: usize = 32;
 
 /// The spans of a connection and its paths.
-pub(crate) struct Story {
+pub(crate) struct Spans {
     connection: Span,
     /// Empty, and not on the heap, if nobody reads.
     paths: Vec<(PathId, Span)>,
@@ -39,7 +39,7 @@ pub(crate) struct Trouble {
     pub(crate) elsewhere: bool,
 }
 
-impl Story {
+impl Spans {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             connection: Span::none(),

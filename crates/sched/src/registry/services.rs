@@ -13,7 +13,7 @@ use crate::record::{Recorder, Ring, Schema};
 use crate::{LearnedWait, Scheduler, SchedulerFactory};
 
 /// A memory and a recorder, if there are any.
-pub(super) struct Outside {
+pub(super) struct Services {
     pub(super) memory: Option<Store>,
     #[cfg(feature = "record")]
     pub(super) recorder: Option<Recorder>,
@@ -22,9 +22,9 @@ pub(super) struct Outside {
 /// Makes one scheduler.
 pub(super) type Make<S> = Box<dyn Fn() -> S + Send + Sync>;
 
-/// How a factory comes from what makes one scheduler: [`Outside::plain`] or [`Outside::observed`].
+/// How a factory comes from what makes one scheduler: [`Services::plain`] or [`Services::observed`].
 pub(super) type Wire<C, S> =
-    fn(&Outside, &str, &C, Make<S>) -> Result<SchedulerFactory, InvalidConfig>;
+    fn(&Services, &str, &C, Make<S>) -> Result<SchedulerFactory, InvalidConfig>;
 
 /// A scheduler that tells what it decides and earns.
 pub(super) trait Observed: Scheduler + Sized + 'static {
@@ -37,7 +37,7 @@ pub(super) trait Observed: Scheduler + Sized + 'static {
     fn tell(self, ring: Ring) -> Self;
 }
 
-impl Outside {
+impl Services {
     pub(super) const NOTHING: Self = Self {
         memory: None,
         #[cfg(feature = "record")]

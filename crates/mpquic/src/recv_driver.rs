@@ -15,10 +15,10 @@ use bytes::BytesMut;
 use proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
 use tokio::time::Instant;
 
-use crate::endpoint_shared::{EndpointShared, EndpointState};
+use crate::connection_state::Shared;
+use crate::endpoint_state::{EndpointShared, EndpointState};
 use crate::inbox::{OWN, Run};
-use crate::receive::{MESSAGES, Message, Receiver};
-use crate::shared::Shared;
+use crate::recv_buffers::{MESSAGES, Message, Receiver};
 use crate::socket::Socket;
 use crate::socket_health::{Health, SocketEvent};
 

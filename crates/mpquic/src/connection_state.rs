@@ -4,7 +4,7 @@
 //! Rules of the house. No lock is held across an `await` or a system call, no two locks are held
 //! at once (so there is no order to keep; the one exception is a look at the endpoint's list of
 //! sockets, whose lock is never held around anything), and wakers are called after the lock is released:
-//! [`Shared::with`] and [`Effects`] see to the last one.
+//! [`Shared::with`] and [`Wakeups`] see to the last one.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ use proto::{
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
-use crate::endpoint_shared::EndpointShared;
+use crate::endpoint_state::EndpointShared;
 use crate::inbox::{Inbox, Run};
 use crate::path_manager::Mesh;
 
@@ -110,7 +110,7 @@ struct Poller {
 
 /// What is to be done once the mutex is released.
 #[derive(Default)]
-pub(crate) struct Effects {
+pub(crate) struct Wakeups {
     wakers: Vec<Waker>,
     streams: Vec<Arc<Notify>>,
     opened: Vec<(oneshot::Sender<PathOutcome>, PathOutcome)>,
@@ -119,7 +119,7 @@ pub(crate) struct Effects {
     closed: bool,
 }
 
-impl Effects {
+impl Wakeups {
     fn wake(&mut self, waker: Option<Waker>) {
         if let Some(waker) = waker {
             self.wakers.push(waker);
@@ -184,7 +184,7 @@ impl Effects {
 
 impl State {
     /// Those who wait for `signal` are to look again.
-    fn signal(&mut self, signal: Signal, effects: &mut Effects) {
+    fn signal(&mut self, signal: Signal, effects: &mut Wakeups) {
         if !signal.is_listed() {
             effects.signals |= 1 << signal as u16;
         }
@@ -193,7 +193,7 @@ impl State {
         }
     }
 
-    fn wake_pollers(&mut self, signal: Signal, effects: &mut Effects) {
+    fn wake_pollers(&mut self, signal: Signal, effects: &mut Wakeups) {
         if let [one] = &self.pollers[..] {
             // As mostly.
             if one.signal == signal {
@@ -206,7 +206,7 @@ impl State {
 
     #[cold]
     #[inline(never)]
-    fn wake_some_pollers(&mut self, signal: Signal, effects: &mut Effects) {
+    fn wake_some_pollers(&mut self, signal: Signal, effects: &mut Wakeups) {
         let woken = self.pollers.extract_if(.., |one| one.signal == signal);
         effects.wakers.extend(woken.map(|one| one.waker));
     }
@@ -254,7 +254,7 @@ impl State {
     }
 
     /// Takes in what the protocol has to tell its application.
-    pub(crate) fn forward_events(&mut self, now: Instant, effects: &mut Effects) {
+    pub(crate) fn forward_events(&mut self, now: Instant, effects: &mut Wakeups) {
         while let Some(event) = self.proto.poll() {
             match event {
                 Event::Stream(event) => self.on_stream(event, effects),
@@ -266,7 +266,7 @@ impl State {
     /// Apart from the rest: most events are of streams.
     #[cold]
     #[inline(never)]
-    fn on_event(&mut self, event: Event, now: Instant, effects: &mut Effects) {
+    fn on_event(&mut self, event: Event, now: Instant, effects: &mut Wakeups) {
         match event {
             Event::HandshakeDataReady => {
                 self.handshake_data_ready = true;
@@ -300,7 +300,7 @@ impl State {
         }
     }
 
-    fn on_stream(&mut self, event: StreamEvent, effects: &mut Effects) {
+    fn on_stream(&mut self, event: StreamEvent, effects: &mut Wakeups) {
         match event {
             StreamEvent::Opened { dir } => self.signal(Signal::incoming(dir), effects),
             StreamEvent::Available { dir } => self.signal(Signal::available(dir), effects),
@@ -316,13 +316,13 @@ impl State {
     }
 
     /// Those who wait for a stream's end are to look.
-    fn tell_stopped(&mut self, id: StreamId, effects: &mut Effects) {
+    fn tell_stopped(&mut self, id: StreamId, effects: &mut Wakeups) {
         if !self.stopped.is_empty() {
             effects.streams.extend(self.stopped.remove(&id));
         }
     }
 
-    fn on_path(&mut self, event: PathEvent, now: Instant, effects: &mut Effects) {
+    fn on_path(&mut self, event: PathEvent, now: Instant, effects: &mut Wakeups) {
         let outcome = match event {
             PathEvent::Opened { id } => Some((id, Ok(()))),
             PathEvent::Abandoned {
@@ -361,7 +361,7 @@ impl State {
     }
 
     /// Whoever waits for a stream is to look again.
-    fn wake_streams(&mut self, effects: &mut Effects) {
+    fn wake_streams(&mut self, effects: &mut Wakeups) {
         effects.wakers.extend(self.readers.drain());
         effects.wakers.extend(self.writers.drain());
         effects
@@ -370,7 +370,7 @@ impl State {
     }
 
     /// The connection is over: whoever waits for anything hears of it. The first reason counts.
-    pub(crate) fn terminate(&mut self, reason: ConnectionError, effects: &mut Effects) {
+    pub(crate) fn terminate(&mut self, reason: ConnectionError, effects: &mut Wakeups) {
         if self.error.is_some() {
             return;
         }
@@ -562,7 +562,7 @@ impl Shared {
 
     /// Ends the connection for a reason that its application did not give: its endpoint is gone.
     pub(crate) fn fail(&self, reason: ConnectionError) {
-        let mut effects = Effects::default();
+        let mut effects = Wakeups::default();
         self.with(|state| {
             if state.error.is_none() {
                 let code = VarInt::from_u32(0);
@@ -578,7 +578,7 @@ impl Shared {
 
     /// Closes the connection, if it is open. In any case, its task looks whether it is still needed.
     pub(crate) fn close(&self, code: VarInt, reason: Bytes) {
-        let mut effects = Effects::default();
+        let mut effects = Wakeups::default();
         self.with(|state| {
             if state.error.is_none() {
                 state.proto.close(Instant::now().into_std(), code, reason);

@@ -115,7 +115,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::turns::Turns;
+    use crate::wait_queue::Turns;
 
     fn bind() -> (Watched, UdpSocket) {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

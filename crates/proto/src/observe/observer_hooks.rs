@@ -6,7 +6,7 @@ use mpquic_sched_core::PathUpdateKind;
 use mpquic_wire::transport_parameters::TransportParameters;
 use tracing::{Level, Span};
 
-use super::story::{Story, Trouble, is_read_at};
+use super::spans::{Spans, Trouble, is_read_at};
 use super::{
     AckedPackets, NumberSpace, Observation, Observer, PacketLost, PacketReceived, PacketSent,
     Parameters, PathChange, PathChangeKind, PathMetrics, Started,
@@ -15,16 +15,16 @@ use crate::space::SentPacket;
 use crate::{FourTuple, PathId};
 
 /// The observer of a connection, and its `tracing` events.
-pub(crate) struct Watch {
+pub(crate) struct ObserverHooks {
     observer: Option<Box<dyn Observer>>,
-    story: Story,
+    spans: Spans,
 }
 
-impl Watch {
+impl ObserverHooks {
     pub(crate) fn new(now: Instant, observer: Option<Box<dyn Observer>>) -> Self {
         Self {
             observer,
-            story: Story::new(now),
+            spans: Spans::new(now),
         }
     }
 
@@ -48,7 +48,7 @@ impl Watch {
 
     /// The connection's span.
     pub(crate) fn span(&self) -> &Span {
-        self.story.span()
+        self.spans.span()
     }
 
     /// Nothing of the application's is called any more, and be it to end it: it may be what has failed.
@@ -60,7 +60,7 @@ impl Watch {
     #[inline]
     pub(crate) fn note(&mut self, now: Instant, event: Observation<'_>) {
         if is_read_at(Level::DEBUG) {
-            self.story.tell(now, &event);
+            self.spans.tell(now, &event);
         }
         if let Some(observer) = &mut self.observer {
             observer.on_event(now, &event);
@@ -84,7 +84,7 @@ impl Watch {
     /// A packet leaves.
     #[cold]
     pub(crate) fn on_packet_sent(&mut self, packet: &PacketSent<'_>) {
-        self.story.sent(packet);
+        self.spans.sent(packet);
         if let Some(observer) = &mut self.observer {
             observer.on_packet_sent(packet);
         }
@@ -100,7 +100,7 @@ impl Watch {
 
     #[cold]
     fn tell_received(&mut self, packet: &PacketReceived<'_>) {
-        self.story.received(packet);
+        self.spans.received(packet);
         if let Some(observer) = &mut self.observer {
             observer.on_packet_received(packet);
         }
@@ -137,7 +137,7 @@ impl Watch {
     /// The figures that tell an operator why a path is in trouble.
     pub(crate) fn on_trouble(&self, now: Instant, id: PathId, trouble: &Trouble) {
         if is_read_at(Level::DEBUG) {
-            self.story.suspect(now, id, trouble);
+            self.spans.suspect(now, id, trouble);
         }
     }
 
@@ -164,7 +164,7 @@ impl Watch {
         packets: &[(u64, SentPacket)],
     ) {
         if is_read_at(Level::DEBUG) {
-            self.story.lost(now, id, packets.len());
+            self.spans.lost(now, id, packets.len());
         }
         self.note_lost(now, space, packets, false);
     }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn an_observer_that_may_have_failed_is_told_nothing_more() {
         let (now, told) = (Instant::now(), Arc::default());
-        let mut watch = Watch::new(now, Some(Box::new(Keeps(Arc::clone(&told)))));
+        let mut watch = ObserverHooks::new(now, Some(Box::new(Keeps(Arc::clone(&told)))));
         let tuple = FourTuple {
             local: "192.0.2.1:1".parse().unwrap(),
             remote: "192.0.2.2:2".parse().unwrap(),
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn metrics_are_not_made_up_for_nobody() {
-        let mut watch = Watch::new(Instant::now(), None);
+        let mut watch = ObserverHooks::new(Instant::now(), None);
         watch.on_metrics(Instant::now(), || unreachable!("nobody looks"));
     }
 }

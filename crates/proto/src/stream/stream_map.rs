@@ -12,14 +12,14 @@ const FEW: usize = 16;
 // An ordered map: stream IDs are the peer's choice, and the few levels of a tree of some hundred streams cost less than a
 // keyed hash.
 #[derive(Debug)]
-pub(super) struct Halves<T> {
+pub(super) struct StreamMap<T> {
     /// Up to [`FEW`], by ascending ID. Empty if they are in `many`.
     few: Vec<(StreamId, Box<T>)>,
     /// All of them, if they are more than a few, or were a moment ago.
     many: BTreeMap<StreamId, Box<T>>,
 }
 
-impl<T> Halves<T> {
+impl<T> StreamMap<T> {
     pub(super) const fn new() -> Self {
         Self {
             few: Vec::new(),
@@ -144,7 +144,7 @@ impl<T> Halves<T> {
 }
 
 #[cfg(test)]
-impl<T> std::ops::Index<StreamId> for Halves<T> {
+impl<T> std::ops::Index<StreamId> for StreamMap<T> {
     type Output = T;
 
     fn index(&self, id: StreamId) -> &T {
@@ -167,7 +167,7 @@ mod tests {
         /// Against a tree, with few and with many.
         #[test]
         fn same_as_a_tree(ops in prop::collection::vec((0_u64..24, 0_u8..5), 1..200)) {
-            let (mut halves, mut tree) = (Halves::new(), BTreeMap::new());
+            let (mut halves, mut tree) = (StreamMap::new(), BTreeMap::new());
             for (index, op) in ops {
                 let id = id(index);
                 if op == 0 {
