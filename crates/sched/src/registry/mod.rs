@@ -342,7 +342,7 @@ impl Registry {
         )
     }
 
-    /// The one way in. A configuration is read, and `prepare` checks it and gets what its schedulers need from
+    /// The one way in. A configuration is read, and `prepare` checks it and gets what its schedulers need from the
     /// services, both once for all connections; `make` makes a scheduler of these two, and `wire` a factory that calls
     /// it.
     fn insert<C, P, S>(
