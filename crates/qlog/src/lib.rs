@@ -26,6 +26,7 @@ mod close;
 mod direct;
 mod encode;
 mod events;
+mod folder;
 mod frames;
 mod hex;
 mod live;

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle, Thread};
 use mpquic_proto::{EndpointConfig, Observer, TransportConfig};
 use rtrb::RingBuffer;
 
+use crate::folder::{Folder, Limits};
 use crate::record::Timed;
 use crate::recorder::Recorder;
 use crate::ring::Ring;
@@ -17,6 +18,12 @@ use crate::writer::{self, Shared, Source};
 
 /// Records that a connection may be ahead of the thread that writes: a tenth of a second at a gigabit per second.
 const DEFAULT_CAPACITY: usize = 1 << 15;
+
+/// What the folder may hold: weeks of a small server, and a fraction of most disks.
+const DEFAULT_LIMITS: Limits = Limits {
+    files: 10_000,
+    bytes: 4 << 30,
+};
 
 /// A ring holds a packet with all its frames, and more.
 const MIN_CAPACITY: usize = 256;
@@ -27,7 +34,8 @@ pub const QLOGDIR: &str = "QLOGDIR";
 /// Writes a qlog file per connection into a folder.
 ///
 /// The file is named after the original destination connection ID and the side, as `89ab01cd23ef4567_client.sqlog`. It is
-/// never written over. A thread writes; a connection hands it small records through a ring, and never waits for it. What
+/// never written over. The folder holds 10,000 of them and 4 GiB by default ([`with_limits`](Self::with_limits)); the oldest make
+/// room for new ones, and a connection whose file alone would be larger is written no further. A thread writes; a connection hands it small records through a ring, and never waits for it. What
 /// does not fit into the ring is left out, and the file says how much (`mpquic:records_left_out`).
 ///
 /// Clones share the folder and the thread. The thread ends with the last of them and of the configurations that were
@@ -64,7 +72,7 @@ impl Qlog {
     ///
     /// If the folder cannot be made, or the thread not started.
     pub fn to_dir(dir: impl AsRef<Path>) -> io::Result<Self> {
-        Self::with_capacity(dir, DEFAULT_CAPACITY)
+        Self::start(dir.as_ref(), DEFAULT_CAPACITY, DEFAULT_LIMITS)
     }
 
     /// The same with a ring of so many records per connection; a packet is one and one more per frame. Default 32768,
@@ -74,14 +82,38 @@ impl Qlog {
     ///
     /// As [`to_dir`](Self::to_dir).
     pub fn with_capacity(dir: impl AsRef<Path>, capacity: usize) -> io::Result<Self> {
-        let dir = dir.as_ref().to_owned();
+        Self::start(dir.as_ref(), capacity, DEFAULT_LIMITS)
+    }
+
+    /// The same with so many files in the folder, and so many bytes in all of them. Files of earlier runs count, if their names
+    /// are those of qlog files of this crate; nothing else in the folder is touched. At least one file.
+    ///
+    /// # Errors
+    ///
+    /// As [`to_dir`](Self::to_dir).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let qlog = mpquic_qlog::Qlog::with_limits(dir.path(), 100, 50_000_000)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn with_limits(dir: impl AsRef<Path>, files: usize, bytes: u64) -> io::Result<Self> {
+        let limits = Limits {
+            files: files.max(1),
+            bytes,
+        };
+        Self::start(dir.as_ref(), DEFAULT_CAPACITY, limits)
+    }
+
+    fn start(dir: &Path, capacity: usize, limits: Limits) -> io::Result<Self> {
+        let dir = dir.to_owned();
         std::fs::create_dir_all(&dir)?;
         let (new, sources) = mpsc::channel();
         let shared = Arc::new(Shared::default());
-        let (thread_dir, thread_shared) = (dir.clone(), Arc::clone(&shared));
+        let (folder, thread_shared) = (Folder::new(&dir, limits), Arc::clone(&shared));
         let running = thread::Builder::new()
             .name("mpquic-qlog".into())
-            .spawn(move || writer::run(&thread_dir, &sources, &thread_shared))?;
+            .spawn(move || writer::run(folder, &sources, &thread_shared))?;
         Ok(Self(Arc::new(Inner {
             dir,
             capacity: capacity.max(MIN_CAPACITY),

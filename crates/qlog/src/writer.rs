@@ -1,8 +1,6 @@
 //! The thread that empties the rings of all connections and writes their files.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::path::Path;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -13,6 +11,7 @@ use mpquic_proto::Started;
 use rtrb::Consumer;
 
 use crate::encode::Encoder;
+use crate::folder::{Folder, Open};
 use crate::record::{Rare, Record, Timed};
 use crate::schema::stem;
 
@@ -21,9 +20,6 @@ const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Text is handed to the system in pieces of about this size, bytes.
 const CHUNK: usize = 64 * 1024;
-
-/// Files of the same name that are looked past: an attempt to connect is repeated with another connection ID.
-const MAX_NAMESAKES: u32 = 100;
 
 /// What the thread and those who made it share.
 #[derive(Debug, Default)]
@@ -38,7 +34,7 @@ pub(crate) struct Shared {
 pub(crate) struct Source {
     pub(crate) ring: Consumer<Timed>,
     encoder: Encoder,
-    file: Option<File>,
+    file: Option<Open>,
     /// Nothing more is written: the file could not be made or written.
     failed: bool,
 }
@@ -54,7 +50,7 @@ impl Source {
     }
 
     /// Writes all records that are there; whether the connection is over.
-    fn drain(&mut self, dir: &Path) -> bool {
+    fn drain(&mut self, folder: &mut Folder) -> bool {
         // Asked first: what is pushed before the producer goes is then seen below.
         let over = self.ring.is_abandoned();
         while let Ok(timed) = self.ring.pop() {
@@ -64,72 +60,60 @@ impl Source {
             if let Record::Rare(rare) = &timed.record
                 && let Rare::Started(started) = &**rare
             {
-                self.open(dir, started);
+                self.open(folder, started);
             }
             self.encoder.record(&timed);
             if self.encoder.output().len() >= CHUNK {
-                self.flush();
+                self.flush(folder);
             }
         }
-        self.flush();
+        self.flush(folder);
+        if over && let Some(file) = self.file.take() {
+            folder.close(file);
+        }
         over
     }
 
-    fn open(&mut self, dir: &Path, started: &Started) {
-        match create(dir, &stem(started)) {
+    fn open(&mut self, folder: &mut Folder, started: &Started) {
+        match folder.create(&stem(started)) {
             Ok(file) => {
                 self.file = Some(file);
                 let now = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
                 self.encoder.begin(started, Some(&now));
             }
-            Err(error) => self.fail(&error, dir),
+            Err(error) => self.fail(&error, folder),
         }
     }
 
-    fn flush(&mut self) {
+    fn flush(&mut self, folder: &mut Folder) {
         let text = self.encoder.output();
         let written = match &mut self.file {
-            Some(file) if !text.is_empty() => file.write_all(text),
+            Some(file) if !text.is_empty() => folder.write(file, text),
             _ => Ok(()),
         };
         text.clear();
         if let Err(error) = written {
-            self.fail(&error, Path::new("the file"));
+            self.fail(&error, folder);
         }
     }
 
-    fn fail(&mut self, error: &io::Error, place: &Path) {
-        tracing::warn!(%error, place = %place.display(), "qlog ends: cannot write");
+    fn fail(&mut self, error: &io::Error, folder: &mut Folder) {
+        tracing::warn!(%error, place = %folder.dir().display(), "qlog ends: cannot write");
         self.failed = true;
-        self.file = None;
-    }
-}
-
-/// A new file: what is there is not written over.
-fn create(dir: &Path, stem: &str) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    for namesake in 1..MAX_NAMESAKES {
-        let name = match namesake {
-            1 => format!("{stem}.sqlog"),
-            more => format!("{stem}-{more}.sqlog"),
-        };
-        match options.open(dir.join(name)) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            opened => return opened,
+        if let Some(file) = self.file.take() {
+            folder.close(file);
         }
     }
-    Err(io::ErrorKind::AlreadyExists.into())
 }
 
 /// The thread's work, until nobody makes connections any more and what there is was written.
-pub(crate) fn run(dir: &Path, new: &Receiver<Source>, shared: &Arc<Shared>) {
+pub(crate) fn run(mut folder: Folder, new: &Receiver<Source>, shared: &Arc<Shared>) {
     let mut sources: Vec<Source> = Vec::new();
     loop {
         // Asked first: what came before is then seen below.
         let closing = shared.closing.load(Ordering::Acquire);
         sources.extend(new.try_iter());
-        sources.retain_mut(|source| !source.drain(dir));
+        sources.retain_mut(|source| !source.drain(&mut folder));
         if closing {
             return;
         }
