@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_wire::packet::FIXED_BIT;
+use zeroize::Zeroizing;
 
 use crate::cid::CidGenerator;
 use crate::shards::Shard;
@@ -15,11 +16,12 @@ use crate::{ConnectionIdGenerator, Observer, ObserverFactory, Side, Version, lim
 pub struct EndpointConfig {
     pub(crate) cids: CidGenerator,
     pub(crate) max_udp_payload_size: u16,
-    pub(crate) seed: [u8; 32],
+    /// Wiped from memory when it is dropped, as the keys are.
+    pub(crate) seed: Zeroizing<[u8; 32]>,
     /// Not empty.
     pub(crate) versions: [Option<Version>; 2],
-    pub(crate) token_key: Option<[u8; 32]>,
-    pub(crate) reset_key: Option<[u8; 32]>,
+    pub(crate) token_key: Option<Zeroizing<[u8; 32]>>,
+    pub(crate) reset_key: Option<Zeroizing<[u8; 32]>>,
     pub(crate) clock: Option<(Instant, Duration)>,
     pub(crate) send_memory: u64,
     pub(crate) receive_memory: u64,
@@ -37,7 +39,7 @@ impl EndpointConfig {
     /// PATH_CHALLENGE data, skipped packet numbers, and the keys that are not given
     /// ([`token_key`](Self::token_key), [`reset_key`](Self::reset_key)). In production it must be secret and
     /// used once, by one endpoint. In a simulation, the same seed gives the same run.
-    pub const fn new(seed: [u8; 32]) -> Self {
+    pub fn new(seed: [u8; 32]) -> Self {
         Self {
             //= specs/rfc9000.txt#section-19.15
             //= type=implication
@@ -50,7 +52,7 @@ impl EndpointConfig {
             cids: CidGenerator::new(8),
             max_udp_payload_size: 65527,
             versions: [Some(Version::V1), Some(Version::V2)],
-            seed,
+            seed: Zeroizing::new(seed),
             token_key: None,
             reset_key: None,
             clock: None,
@@ -72,8 +74,8 @@ impl EndpointConfig {
     /// nobody else may know it: who does can pretend to be at any address.
     /// [`Endpoint::rotate_token_key`](crate::Endpoint::rotate_token_key) replaces it while the endpoint runs.
     /// The processes also need a [`clock`](Self::clock).
-    pub const fn token_key(&mut self, key: [u8; 32]) -> &mut Self {
-        self.token_key = Some(key);
+    pub fn token_key(&mut self, key: [u8; 32]) -> &mut Self {
+        self.token_key = Some(Zeroizing::new(key));
         self
     }
 
@@ -85,8 +87,8 @@ impl EndpointConfig {
     /// connection of the endpoint. Processes that share an address must not share the key while both run: packets
     /// that reach the wrong one would end connections of the other (RFC 9000 section 21.11). It cannot be
     /// replaced while the endpoint runs, since the tokens of open connections come from it.
-    pub const fn reset_key(&mut self, key: [u8; 32]) -> &mut Self {
-        self.reset_key = Some(key);
+    pub fn reset_key(&mut self, key: [u8; 32]) -> &mut Self {
+        self.reset_key = Some(Zeroizing::new(key));
         self
     }
 

@@ -122,7 +122,7 @@ struct Known {
 impl Endpoint {
     /// An endpoint. It accepts connections if it has a server configuration.
     pub fn new(config: Arc<EndpointConfig>, server: Option<Arc<ServerConfig>>) -> Self {
-        let mut rng = StdRng::from_seed(config.seed);
+        let mut rng = StdRng::from_seed(*config.seed);
         Self {
             server,
             generator: config.cids.clone(),

@@ -119,20 +119,20 @@ impl EndpointConfig {
         if count == 1 {
             return Ok(vec![self]);
         }
-        let mut rng = StdRng::from_seed(self.seed);
+        let mut rng = StdRng::from_seed(*self.seed);
         let steering = Arc::new(Steering::new(count, self.cids.len(), &mut rng));
         let common = Arc::new(Common {
             steering: Arc::clone(&steering),
             tokens: RwLock::new(ResetTokens::new(&mut rng)),
             census: Arc::default(),
         });
-        self.token_key.get_or_insert(self.seed);
-        self.reset_key.get_or_insert(self.seed);
+        self.token_key.get_or_insert_with(|| self.seed.clone());
+        self.reset_key.get_or_insert_with(|| self.seed.clone());
         self.send_memory /= u64::from(count);
         self.receive_memory /= u64::from(count);
         let shard = |index| {
             let mut config = self.clone();
-            config.seed = rng.random();
+            *config.seed = rng.random();
             config.cids = self.cids.for_shard(&steering, index);
             config.shard = Some(Shard {
                 index,
@@ -249,8 +249,8 @@ mod tests {
         let shards = configs(None).into_shards(3).unwrap();
         for (index, shard) in shards.iter().enumerate() {
             assert!(shards[..index].iter().all(|other| other.seed != shard.seed));
-            assert_eq!(shard.token_key, Some([9; 32]));
-            assert_eq!(shard.reset_key, Some([9; 32]));
+            assert_eq!(shard.token_key.as_deref(), Some(&[9; 32]));
+            assert_eq!(shard.reset_key.as_deref(), Some(&[9; 32]));
             assert_eq!(shard.send_memory, limits::DEFAULT_SEND_MEMORY / 3);
         }
     }
