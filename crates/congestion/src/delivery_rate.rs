@@ -54,6 +54,9 @@ const TRAIN_SPAN: Duration = Duration::from_millis(2);
 /// still have met it busy: acknowledgements tell of every other packet only.
 const TRAIN_GAP: Duration = Duration::from_millis(1);
 
+/// A slower stretched train takes the bottleneck's rate down by this part of the difference.
+const STRETCHED_FALL: u64 = 8;
+
 /// Packets that left so soon one after the other that the bottleneck was busy with them all along: how far apart they arrive
 /// is how fast it is, whoever limited how many there were.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +98,10 @@ pub struct DeliveryRate {
     train: Option<Train>,
     /// What the estimate was before trains lowered it; 0 if none did since the last sample that nobody limited.
     before_fall: u64,
+    /// How fast the newest stretched trains arrived, bytes per second; 0 before the first.
+    stretched: u64,
+    /// The fastest train that was not stretched: the bottleneck is no slower.
+    unstretched: u64,
 }
 
 impl DeliveryRate {
@@ -248,6 +255,9 @@ impl DeliveryRate {
         let bytes = (self.delivered - train.delivered) as f64;
         if arriving >= TRAIN_SPAN && arriving.as_secs_f64() >= 1.25 * sending.as_secs_f64() {
             let rate = (bytes / arriving.as_secs_f64()) as u64;
+            // Delay that varies stretches trains, too, and shortens none so often: of the newest, the fastest is the nearest.
+            let before = self.stretched;
+            self.stretched = rate.max(before - before.saturating_sub(rate) / STRETCHED_FALL);
             if rate < self.rate {
                 self.before_fall = self.before_fall.max(self.rate);
                 self.rate = rate;
@@ -257,6 +267,10 @@ impl DeliveryRate {
         // However short: it delivers that at least.
         let span = arriving.max(sending).max(TRAIN_SPAN);
         let least = (bytes / span.as_secs_f64()) as u64;
+        self.unstretched = self.unstretched.max(least);
+        if self.stretched > 0 {
+            self.stretched = self.stretched.max(least);
+        }
         self.rate = self.rate.max(least.min(self.before_fall));
     }
 
@@ -264,6 +278,17 @@ impl DeliveryRate {
     #[inline]
     pub const fn rate(&self) -> u64 {
         self.rate
+    }
+
+    /// What the bottleneck lets through, bytes per second: how fast trains arrived that left faster. Before there was one, what
+    /// was `known` of it from elsewhere, unless a train has arrived faster than that; 0 if nothing was.
+    #[inline]
+    pub fn bottleneck(&self, known: u64) -> u64 {
+        match (self.stretched, known) {
+            (0, 0) => 0,
+            (0, known) => known.max(self.unstretched),
+            (seen, _) => seen,
+        }
     }
 
     /// Bytes delivered so far.
@@ -447,6 +472,31 @@ mod tests {
         // And it may rise again, to what it was: 38 packets arrive within 3.8 ms.
         assert_eq!(trains.send(40, fast, NO_DELAY), 10_000);
         assert_eq!(trains.send(40, Duration::from_micros(50), NO_DELAY), 10_000);
+    }
+
+    #[test]
+    fn a_stretched_train_shows_the_bottleneck_and_a_faster_one_refutes_what_was_known() {
+        let (fast, slow) = (Duration::from_micros(100), Duration::from_millis(1));
+        // Known from elsewhere: 300 bytes per ms. 38 packets within 3.8 ms arrive stretched, as they left at once.
+        let mut trains = Trains::new();
+        assert_eq!(trains.rate.bottleneck(0), 0);
+        assert_eq!(trains.rate.bottleneck(300_000), 300_000);
+        trains.send(40, fast, NO_DELAY);
+        assert_eq!(trains.rate.bottleneck(300_000) / 1000, 10_000);
+        // Slower ones take it down little by little: seven eighths of the way are left after the first.
+        trains.send(10, slow, NO_DELAY);
+        let after_one = trains.rate.bottleneck(0) / 1000;
+        assert!((7000..10_000).contains(&after_one), "{after_one}");
+        for _ in 0..20 {
+            trains.send(40, slow, NO_DELAY);
+        }
+        assert_eq!(trains.rate.bottleneck(0) / 1000, 1000);
+        // Ten packets that arrive within less than 2 ms are not told to be stretched, but come through faster than what was known.
+        let mut trains = Trains::new();
+        trains.send(12, fast, NO_DELAY);
+        assert_eq!(trains.rate.bottleneck(0), 0);
+        assert_eq!(trains.rate.bottleneck(300_000), 5_000_000);
+        assert_eq!(trains.rate.bottleneck(8_000_000), 8_000_000);
     }
 
     #[test]

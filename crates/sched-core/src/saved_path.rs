@@ -27,6 +27,9 @@ pub struct SavedPath {
     pub window: u64,
     /// The congestion window with which the first slow start ended, bytes; 0 if it did not end.
     pub startup_window: u64,
+    /// What the bottleneck lets through, bytes per second: how fast packets arrived that left faster, whether or not the path was
+    /// ever used in full. 0 if none were seen to.
+    pub bottleneck: u64,
     /// Packets lost per million while the round trip was near its minimum, and the controller did not probe for more: loss that no
     /// queue explains.
     pub chance_loss: u32,
@@ -50,6 +53,7 @@ impl SavedPath {
             rate: 0,
             window: 0,
             startup_window: 0,
+            bottleneck: 0,
             chance_loss: 0,
             confidence: 1,
             seen,

@@ -221,6 +221,11 @@ pub struct PathView {
     pub others_queue: Duration,
     /// When that was last looked at: a packet was acknowledged that met hardly any of our own bytes.
     pub others_seen: Option<Instant>,
+    /// What the path's bottleneck lets through, bytes per second: how fast packets arrived that left faster. Before any did,
+    /// what earlier connections saw of that; 0 if nobody did.
+    pub bottleneck: u64,
+    /// The round trip with which earlier connections began on this path; zero if none is known of.
+    pub saved_rtt: Duration,
 }
 
 impl PathView {
@@ -277,6 +282,8 @@ impl PathView {
             base_rtt: Duration::ZERO,
             others_queue: Duration::ZERO,
             others_seen: None,
+            bottleneck: 0,
+            saved_rtt: Duration::ZERO,
         }
     }
 
@@ -287,6 +294,16 @@ impl PathView {
             self.min_rtt
         } else {
             self.base_rtt
+        }
+    }
+
+    /// The smoothed RTT; before the first sample, the round trip with which earlier connections began. Zero if nothing is known.
+    #[inline]
+    pub const fn known_rtt(&self) -> Duration {
+        if self.has_rtt() {
+            self.smoothed_rtt
+        } else {
+            self.saved_rtt
         }
     }
 

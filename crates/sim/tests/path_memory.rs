@@ -10,6 +10,8 @@ use mpquic_proto::{
     SavedPath, Side, TransportConfig,
 };
 use mpquic_sched::memory::Store;
+use mpquic_sched::{Arrival, ArrivalConfig};
+use mpquic_sim::workload::Workload;
 use mpquic_sim::{
     App, AppContext, AppError, CrossTraffic, LinkConfig, Network, TransferClient, TransferServer,
 };
@@ -144,6 +146,54 @@ fn another_round_trip_is_no_reason_to_jump() {
     let second = with(&store, control, &near);
     assert_eq!(second.paths[0].careful_resume, ResumeState::RttChanged);
     assert_eq!(second.completed, cold(control, &near).completed);
+}
+
+/// How long requests of 64 kB, one after the other, took over these paths, with or without what `bottleneck` switches.
+fn requests(store: &Store, links: &[LinkConfig], bottleneck: bool) -> Duration {
+    let workload: Workload = "requests:20:64kB:20ms".parse().unwrap();
+    let transport = TransportConfig::default();
+    let mut server = transport.clone();
+    server.path_memory(Some(Arc::new(store.clone())));
+    let config = ArrivalConfig {
+        bottleneck,
+        ..ArrivalConfig::default()
+    };
+    server.scheduler(move || Arrival::new(&config));
+    let mut network = Network::builder(1)
+        .client_transport(transport)
+        .server_transport(server)
+        .client_boxed(workload.client(1))
+        .server_boxed(workload.server(1))
+        .open_all_paths()
+        .null_aead();
+    for link in links {
+        network = network.symmetric_path(link.clone());
+    }
+    let mut network = network.build().unwrap();
+    let report = network.run_to_completion(Duration::from_secs(60)).unwrap();
+    report.completed
+}
+
+/// A short path of 4 Mbit/s beside one of 100: what it carries is known from the first packet on.
+#[test]
+fn the_second_connection_does_not_fill_a_slow_path() {
+    let [slow, fast] = [(4, 8), (100, 12)]
+        .map(|(mbit, ms)| LinkConfig::new(mbit * 1_000_000, Duration::from_millis(ms)));
+    let links = [slow, fast.clone()];
+    let store = Store::new();
+    let without = requests(&Store::new(), &links, false);
+    let first = requests(&store, &links, true);
+    assert!(first < without, "{first:?}, {without:?} without");
+    let second = requests(&store, &links, true);
+    assert!(second < first, "{second:?}, {first:?} the first time");
+    // Who remembers the slow path where a fast one is now is as fast as who remembers nothing, or by an answer slower.
+    let mended = [LinkConfig::new(100_000_000, Duration::from_millis(8)), fast];
+    let cold = requests(&Store::new(), &mended, true);
+    let wrong = requests(&store, &mended, true);
+    assert!(
+        wrong <= cold + cold / 20,
+        "{wrong:?} with a memory of another network, {cold:?} without"
+    );
 }
 
 /// A memory that says the same of every path.

@@ -205,13 +205,16 @@ pub(crate) fn start_of(name: &str) -> Option<PathStart> {
     found.map(|known| known.0)
 }
 
-/// How a network was during the runs before the measured one, as factors of what it is now.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// How a network was during the runs before the measured one: other paths, or factors of what these are now.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Earlier {
     /// The factor of all rates: 4 if the network has shrunk to a quarter since.
     pub rate: f64,
     /// The factor of all propagation delays: 0.5 if the RTT has doubled since.
     pub rtt: f64,
+    /// The paths of then, as many as there are now; `None`: the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<PathSpec>>,
 }
 
 impl Earlier {
@@ -354,6 +357,9 @@ impl NetworkSpec {
         let Some(earlier) = network.earlier.take() else {
             return network;
         };
+        if let Some(paths) = &earlier.paths {
+            network.paths.clone_from(paths);
+        }
         for path in &mut network.paths {
             path.up = earlier.link(&path.up);
             path.down = earlier.link(&path.down);

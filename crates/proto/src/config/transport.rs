@@ -345,7 +345,9 @@ impl TransportConfig {
     /// (/24 of IPv4, /48 of IPv6), of which a client changes the last bits often. Facts are left there when a path
     /// leaves slow start, and when it ends. See [`careful_resume`](Self::careful_resume) for what comes of them. A path
     /// that several connections in a row found to carry less than the initial window begins with what it carries, and
-    /// with two packets at least.
+    /// with two packets at least. The scheduler is told what earlier connections saw of the bottleneck's rate and of the round trip
+    /// ([`PathView::bottleneck`](mpquic_sched_core::PathView::bottleneck),
+    /// [`PathView::saved_rtt`](mpquic_sched_core::PathView::saved_rtt)).
     ///
     /// The [clock](crate::EndpointConfig::clock) of the endpoint tells how old they are. Without one, they do not age.
     pub fn path_memory(&mut self, memory: Option<Arc<dyn PathMemory>>) -> &mut Self {

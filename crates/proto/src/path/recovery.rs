@@ -269,7 +269,8 @@ impl PathRecovery {
         if let Some(memory) = &mut self.memory {
             let largest = settled.acked.iter().map(|(number, _)| *number).max();
             let packets = (settled.acked.len(), settled.lost.len());
-            memory.on_ack_end(&summary, largest, packets, controller);
+            let bottleneck = self.delivery.bottleneck(memory.known().0);
+            memory.on_ack_end(&summary, largest, packets, bottleneck, controller);
         }
     }
 

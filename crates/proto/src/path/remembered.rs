@@ -106,6 +106,7 @@ pub(crate) struct Remembered {
     refuted: bool,
     rate: RateFilter,
     startup_window: u64,
+    bottleneck: u64,
     in_startup: bool,
     /// Packets acknowledged and lost while no queue was to be seen, about.
     quiet_acked: u64,
@@ -168,6 +169,7 @@ impl Remembered {
             refuted: false,
             rate: RateFilter::default(),
             startup_window: 0,
+            bottleneck: 0,
             in_startup: true,
             quiet_acked: 0,
             quiet_lost: 0,
@@ -180,6 +182,15 @@ impl Remembered {
     /// What was known of the path when it began, if that may be used.
     pub(crate) const fn saved(&self) -> Option<&SavedPath> {
         self.saved.as_ref()
+    }
+
+    /// What earlier connections saw of the bottleneck, bytes per second, and the round trip with which they began. Zeros if they saw
+    /// nothing, or it proved wrong.
+    pub(crate) fn known(&self) -> (u64, Duration) {
+        match &self.saved {
+            Some(saved) if !self.refuted => (saved.bottleneck, saved.first_rtt),
+            _ => (0, Duration::ZERO),
+        }
     }
 
     /// What the path carries in a round trip, if several connections found that to be less than `initial`: more at once
@@ -240,15 +251,17 @@ impl Remembered {
     }
 
     /// An ACK frame was processed, `ack` tells what came of it, and the controller knows. `packets`: acknowledged and
-    /// lost by it; `largest`: the largest number newly acknowledged.
+    /// lost by it; `largest`: the largest number newly acknowledged; `bottleneck`: what is known of that now.
     #[inline(never)]
     pub(crate) fn on_ack_end(
         &mut self,
         ack: &AckSummary<'_>,
         largest: Option<u64>,
         packets: (usize, usize),
+        bottleneck: u64,
         controller: &mut dyn Controller,
     ) {
+        self.bottleneck = bottleneck;
         if let Some(resume) = &mut self.resume {
             let wrong = resume.on_ack_end(ack.now, largest, ack.in_flight, ack.rtt, controller);
             self.judge(wrong);
@@ -340,6 +353,7 @@ impl Remembered {
         measured.smoothed_rtt = newest.smoothed_rtt;
         measured.rtt_var = newest.rtt_var;
         measured.startup_window = self.startup_window;
+        measured.bottleneck = self.bottleneck;
         let known = self.saved.filter(|_| !self.refuted);
         let packets = self.quiet_acked + self.quiet_lost;
         if packets >= LEAST_PACKETS {

@@ -63,6 +63,8 @@ struct Run {
     rtt: RttEstimator,
     now: Instant,
     delivered: u64,
+    /// What acknowledgements show of the bottleneck.
+    bottleneck: u64,
 }
 
 impl Run {
@@ -90,6 +92,7 @@ impl Run {
             rtt: RttEstimator::new(ms(333)),
             now,
             delivered: 0,
+            bottleneck: 0,
         }
     }
 
@@ -110,7 +113,7 @@ impl Run {
         let slot = PathIndex::new(0).unwrap();
         let ack = AckSummary::new(slot, self.now, self.now - ms(rtt_ms), &sample, &self.rtt);
         self.path
-            .on_ack_end(&ack, Some(0), (20, lost), &mut *self.cc);
+            .on_ack_end(&ack, Some(0), (20, lost), self.bottleneck, &mut *self.cc);
     }
 
     /// The path ends; what is known of it then.
@@ -280,6 +283,32 @@ fn what_is_too_old_is_forgotten() {
     assert_eq!(notes.look_up(KEY, Duration::ZERO), None);
 }
 
+#[test]
+fn what_is_known_of_the_bottleneck_stays_until_something_else_is_seen() {
+    let notes: Arc<Notes> = Arc::default();
+    let mut run = Run::new(&notes, LONG_AGO);
+    assert_eq!(run.path.known(), (0, Duration::ZERO));
+    run.bottleneck = 400_000;
+    run.round(1e6, true, 0);
+    assert_eq!(run.end().unwrap().bottleneck, 400_000);
+    // What the estimator says at the end is kept, which is what was known if nothing was seen.
+    let mut run = Run::new(&notes, LONG_AGO);
+    assert_eq!(run.path.known(), (400_000, ms(20)));
+    run.bottleneck = run.path.known().0;
+    run.round(1e6, true, 0);
+    assert_eq!(run.end().unwrap().bottleneck, 400_000);
+    let run = Run::new(&notes, LONG_AGO);
+    assert_eq!(
+        run.end().unwrap().bottleneck,
+        400_000,
+        "no acknowledgement came"
+    );
+    // Too old.
+    let lifetime = CarefulResumeConfig::default().lifetime;
+    let run = Run::new(&notes, LONG_AGO + lifetime + ms(1000));
+    assert_eq!(run.path.known(), (0, Duration::ZERO));
+}
+
 //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
 //= type=test
 //# The set of saved CC parameters for the path are deleted, to prevent these from being used again by later flows.
@@ -309,6 +338,7 @@ fn what_proves_wrong_is_forgotten_and_the_claim_ends_with_the_path() {
         ));
     run.path.on_loss_timeout(run.now, false, &mut *run.cc);
     assert_eq!(run.path.resume_state().0, ResumeState::SafeRetreat);
+    assert_eq!(run.path.known(), (0, Duration::ZERO));
     assert_eq!(notes.look_up(KEY, Duration::ZERO), None);
     // What is measured from then on is as good as any.
     run.path.on_loss_timeout(run.now, true, &mut *run.cc);

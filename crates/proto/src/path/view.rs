@@ -50,6 +50,10 @@ impl Path {
         view.last_acked = recovery.suspect.last_ack();
         view.rtt_history = *recovery.rtt.history();
         recovery.model.show(now, view);
+        let memory = recovery.memory.as_ref();
+        let (bottleneck, rtt) = memory.map_or_else(Default::default, |memory| memory.known());
+        view.bottleneck = recovery.delivery.bottleneck(bottleneck);
+        view.saved_rtt = rtt;
         self.fill_view_after_sending(view, controller, now);
     }
 

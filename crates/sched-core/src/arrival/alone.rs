@@ -15,7 +15,7 @@ impl Arrival {
     pub(super) fn decide_alone(&mut self, cx: &Context<'_>, path: &PathView) -> Option<Decision> {
         let config = &self.config;
         let known = self.paths.get_mut(path.index.get())?;
-        let (base, measured) = known.note(config, cx.now, path);
+        let (base, measured, own) = known.note(config, cx.now, path);
         if path.in_flight == 0 {
             known.watch.on_idle();
         }
@@ -25,7 +25,7 @@ impl Arrival {
         if queue.unsent > 0 || queue.retransmittable > 0 || queue.control {
             known.prediction = match path.in_flight {
                 0 => Prediction::of_idle(path, base),
-                _ => predict_busy(config, cx.now, path, base, measured),
+                _ => predict_busy(config, cx.now, path, base, measured, own),
             };
         }
         // No packet of the batch changes that.
@@ -53,8 +53,9 @@ fn predict_busy(
     path: &PathView,
     base: f64,
     measured: f64,
+    own: f64,
 ) -> Prediction {
-    predict(config, now, path, base, measured)
+    predict(config, now, path, base, measured, own)
 }
 
 #[cfg(test)]
@@ -102,6 +103,7 @@ mod tests {
         let (mut now, mut sent_at) = (start, start);
         for number in 0..20_000 {
             now += Duration::from_micros(below(30_000));
+            view.bottleneck = [0, 0, 2_000_000][below(3) as usize];
             view.in_flight = below(3) * below(60_000);
             view.delivered_bytes += below(2) * below(5_000);
             view.delivery_rate = below(10_000_000);
@@ -136,7 +138,7 @@ mod tests {
             }
             let noted = |arrival: &Arrival| {
                 let known = arrival.paths[0];
-                format!("{:?} {:?}", known.rate, known.watch)
+                format!("{:?} {:?} {:?}", known.rate, known.watch, known.own)
             };
             assert_eq!(noted(&lone), noted(&among));
         }

@@ -34,6 +34,9 @@ pub struct ArrivalConfig {
     /// By how many of its path's mean errors a prediction may be off before what was predicted counts as late, 0 to 100.
     /// Default 1.5.
     pub margin: f64,
+    /// Whether the sender's own bytes count as a queue as soon as the rate of the path's bottleneck is known, and not only once they are
+    /// more than a round trip's worth. Default true.
+    pub bottleneck: bool,
     /// Whether the queues of others on a path count, as its round trips show them. Default true.
     pub others: bool,
     /// Whether what is believed of the queues of others is tried again with copies: of the packets that go elsewhere, now and
@@ -52,6 +55,7 @@ impl Default for ArrivalConfig {
             late: true,
             base: true,
             margin: 1.5,
+            bottleneck: true,
             others: true,
             probes: true,
             deadlines: true,

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use copies::{Probes, REPAIR_ROUNDS, is_least, may_copy_deadline, may_copy_late, may_miss};
 use late::Watch;
-use predict::{Prediction, Rate, predict, run_among};
+use predict::{Own, Prediction, Rate, predict, run_among};
 use said::{Newest, Said};
 
 use crate::support::{Patience, comes_back, nanos};
@@ -47,12 +47,17 @@ const BULK_PACKETS: u64 = 256;
 /// In a path's first slow start, the measured rate says what the window was a round trip ago. Unless the newest RTT sample
 /// exceeds `R` by an eighth and a millisecond, there is no queue then: `F / r - R` counts as zero, and `r` is `2 W / S`.
 ///
+/// Once packets were seen to arrive slower than they left, or earlier connections saw that, the rate of the bottleneck is known
+/// ([`PathView::bottleneck`]), and `A` is no less than `R / 2` and what it takes to let through those of our bytes that have not passed
+/// it yet: a burst into an empty slow path is a queue before any round trip shows it.
+///
 /// On a path whose smallest RTT was below a millisecond, the queue is in the hosts and counts for no path: `A` is
 /// `R / 2 + leaves`, so that the path with the smallest RTT is used until its window is full.
 ///
 /// **Waits end.** Only paths are waited for that have something in flight or are held back by their pacers, and that are
 /// not in trouble; and no longer than the probe timeout of the path that is first among them, after which one packet goes.
-/// A path without an RTT sample gets packets while no other path has room.
+/// A path without an RTT sample has the round trip that earlier connections saw; if none did, it gets packets while no other
+/// path has room.
 ///
 /// **What is late.** Of each path, it follows one packet at a time: its acknowledgement is predicted to come after `A + R / 2`.
 /// If it has not come after nine eighths of that, one and a half times the mean error of such predictions, and a millisecond,
@@ -75,7 +80,7 @@ const BULK_PACKETS: u64 = 256;
 /// Rao 2006); that new data waits if other paths finish it sooner is ECF's idea (Lim et al., CoNEXT 2017), here for any
 /// number of paths and by rates instead of windows; the gap is DAPS' and STMS' idea.
 ///
-/// **Cost.** Two walks over the slots, two divisions per path; 110 bytes of state, and 110 per path.
+/// **Cost.** Two walks over the slots, three divisions per path; 110 bytes of state, and 150 per path.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -128,20 +133,30 @@ struct Known {
     prediction: Prediction,
     /// The packet whose acknowledgement tells whether predictions come true.
     watch: Watch,
+    own: Own,
 }
 
 impl Known {
-    /// Takes in what was acknowledged since the last decision: the round trip without a queue, nanoseconds, and the rate
-    /// that was measured, bytes per nanosecond. The path has an RTT sample.
+    /// Takes in what was acknowledged since the last decision: the round trip without a queue, nanoseconds, the rate
+    /// that was measured, bytes per nanosecond, and how long our own bytes take to pass the bottleneck, nanoseconds. The
+    /// path's round trip is known.
     #[inline]
-    fn note(&mut self, config: &ArrivalConfig, now: Instant, path: &PathView) -> (f64, f64) {
+    fn note(&mut self, config: &ArrivalConfig, now: Instant, path: &PathView) -> (f64, f64, f64) {
         let measured = self.rate.update(now, path);
-        let base = if config.base {
+        let base = if !path.has_rtt() {
+            path.saved_rtt
+        } else if config.base {
             path.base()
         } else {
             path.min_rtt
         };
-        (nanos(base), measured)
+        let bottleneck = if config.bottleneck {
+            path.bottleneck
+        } else {
+            0
+        };
+        let own = self.own.time(now, bottleneck, path.in_flight);
+        (nanos(base), measured, own)
     }
 }
 
@@ -204,7 +219,7 @@ impl Arrival {
         cx.fold_usable(nothing, |found, path| {
             found.standing = path.standing();
             found.paths += 1;
-            if !path.has_rtt() {
+            if path.known_rtt().is_zero() {
                 let fewer = found
                     .untested
                     .is_none_or(|other| path.sent_packets < other.sent_packets);
@@ -214,8 +229,8 @@ impl Arrival {
                 return;
             }
             let known = &mut paths[path.index.get()];
-            let (base, measured) = known.note(config, cx.now, path);
-            let mut prediction = predict(config, cx.now, path, base, measured);
+            let (base, measured, own) = known.note(config, cx.now, path);
+            let mut prediction = predict(config, cx.now, path, base, measured, own);
             if path.in_flight == 0 {
                 known.watch.on_idle();
             } else if config.late
@@ -257,7 +272,7 @@ impl Arrival {
         let mut bytes = 0.0;
         for path in cx.open() {
             let counts = !path.can_send && path.standing() == found.standing;
-            if counts && path.has_rtt() && comes_back(path) {
+            if counts && !path.known_rtt().is_zero() && comes_back(path) {
                 bytes += self.known(path).prediction.delivered_by(found.arrival);
             }
         }
@@ -501,6 +516,9 @@ impl Scheduler for Arrival {
     }
 
     fn on_sent(&mut self, event: &Sent) {
+        if let Some(known) = self.paths.get_mut(event.path.get()) {
+            known.own.on_sent(event.now, event.size);
+        }
         if event.decision != self.newest.number {
             // A copy by the transport.
         } else if self.newest.copies {

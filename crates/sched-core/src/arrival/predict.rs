@@ -47,8 +47,51 @@ impl Prediction {
     }
 }
 
-/// `base`: the round trip without a queue, nanoseconds. `measured`: what the path has been seen to deliver, bytes per nanosecond; 0 before the first measurement. The path has
-/// an RTT sample.
+/// The sender's own bytes before the bottleneck: what was sent, less what has passed since. In steady state, what is in flight
+/// beyond a round trip's worth is all of it; of a burst into an empty path, all of the burst is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Own {
+    bytes: f64,
+    /// As of when.
+    at: Option<Instant>,
+    /// What the bottleneck lets through, bytes per nanosecond; 0 if that is not known.
+    rate: f64,
+}
+
+impl Own {
+    #[inline]
+    fn left(&self, now: Instant) -> f64 {
+        let since = self.at.map_or(0.0, |at| nanos_between(at, now));
+        (self.bytes - since * self.rate).max(0.0)
+    }
+
+    /// A packet leaves.
+    #[inline]
+    pub(super) fn on_sent(&mut self, now: Instant, size: u16) {
+        if self.rate > 0.0 {
+            self.bytes = self.left(now) + f64::from(size);
+            self.at = Some(now);
+        }
+    }
+
+    /// How long it takes until they have passed, nanoseconds. `rate`: what the bottleneck lets through, bytes per second; 0 if that is not
+    /// known, and so is this.
+    #[inline]
+    pub(super) fn time(&mut self, now: Instant, rate: u64, in_flight: u64) -> f64 {
+        self.rate = rate as f64 * 1e-9;
+        if rate == 0 || self.bytes == 0.0 {
+            return 0.0;
+        }
+        // No more are there than are in flight, however slow the bottleneck is believed to be.
+        self.bytes = self.left(now).min(in_flight as f64);
+        self.at = Some(now);
+        self.bytes / self.rate
+    }
+}
+
+/// `base`: the round trip without a queue, nanoseconds. `measured`: what the path has been seen to deliver, bytes per nanosecond; 0 before the first measurement.
+/// `own`: how long the sender's own bytes take to pass the bottleneck, nanoseconds; 0 if that is not known. The round trip of the path is
+/// known.
 #[inline]
 pub(super) fn predict(
     config: &ArrivalConfig,
@@ -56,8 +99,9 @@ pub(super) fn predict(
     path: &PathView,
     base: f64,
     measured: f64,
+    own: f64,
 ) -> Prediction {
-    let rtt = nanos(path.smoothed_rtt).max(1.0);
+    let rtt = nanos(path.known_rtt()).max(1.0);
     let min_rtt = base.clamp(1.0, rtt);
     let window_rate = path.cwnd.max(1) as f64 / rtt;
     let growing = config.fresh && is_growing(path, base);
@@ -87,10 +131,10 @@ pub(super) fn predict(
             .saturating_sub(path.cwnd);
         excess as f64 / rate
     };
-    let busy = leaves.max(drained);
+    let busy = leaves.max(drained).max(own);
     // The queue of the shortest paths is in the hosts, on whichever of them a packet goes: to turn from one to the other with
     // each few packets only makes work.
-    let wait = if path.min_rtt < NEAR { leaves } else { busy };
+    let wait = if is_near(path) { leaves } else { busy };
     // In which direction it stands, nobody knows.
     let others = if config.others {
         nanos(path.others_queue)
@@ -105,10 +149,16 @@ pub(super) fn predict(
     }
 }
 
+/// Whether it was seen to be within a host or a rack.
+#[inline]
+fn is_near(path: &PathView) -> bool {
+    path.has_rtt() && path.min_rtt < NEAR
+}
+
 /// For how many packets a decision stands that sends on this path, the soonest of several.
 pub(super) fn run_among(cx: &Context<'_>, path: &PathView) -> u32 {
     let deadline = cx.queue.head.and_then(|head| head.deadline);
-    if path.min_rtt < NEAR && deadline.is_none() {
+    if is_near(path) && deadline.is_none() {
         NEAR_RUN
     } else {
         1
@@ -190,7 +240,7 @@ mod tests {
     }
 
     fn arrival(now: Instant, path: &PathView) -> f64 {
-        let prediction = predict(&ArrivalConfig::default(), now, path, 40e6, 1e-3);
+        let prediction = predict(&ArrivalConfig::default(), now, path, 40e6, 1e-3, 0.0);
         prediction.arrival / 1e6
     }
 
@@ -242,7 +292,7 @@ mod tests {
         let now = Instant::now();
         let near_by = changed!(view(55_000), min_rtt = Duration::from_micros(900));
         near(arrival(now, &near_by), 20.0);
-        let prediction = predict(&ArrivalConfig::default(), now, &near_by, 40e6, 1e-3);
+        let prediction = predict(&ArrivalConfig::default(), now, &near_by, 40e6, 1e-3, 0.0);
         near(prediction.round_trip / 1e6, 55.0);
         let full = changed!(near_by, cwnd = 20_000, can_send = false, in_flight = 24_000);
         near(arrival(now, &full), 30.0);
@@ -265,7 +315,7 @@ mod tests {
             others: false,
             ..ArrivalConfig::default()
         };
-        let without = predict(&config, Instant::now(), &behind, 40e6, 1e-3);
+        let without = predict(&config, Instant::now(), &behind, 40e6, 1e-3, 0.0);
         near(without.arrival, 20e6);
         let with = predict(
             &ArrivalConfig::default(),
@@ -273,6 +323,7 @@ mod tests {
             &behind,
             40e6,
             1e-3,
+            0.0,
         );
         near(with.round_trip, 65e6);
     }
@@ -289,7 +340,7 @@ mod tests {
         let now = Instant::now();
         let growing = changed!(view(55_000), ssthresh = u64::MAX);
         near(arrival(now, &growing), 20.0);
-        let prediction = predict(&ArrivalConfig::default(), now, &growing, 40e6, 1e-3);
+        let prediction = predict(&ArrivalConfig::default(), now, &growing, 40e6, 1e-3, 0.0);
         near(prediction.rate, 2.0 * 60_000.0 / 40e6);
         let queued = changed!(growing, latest_rtt = ms(47));
         near(arrival(now, &queued), 35.0);
@@ -302,6 +353,7 @@ mod tests {
             Instant::now(),
             &view(0),
             40e6,
+            0.0,
             0.0,
         );
         near(prediction.rate, 60_000.0 / 40e6);

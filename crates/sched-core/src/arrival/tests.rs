@@ -331,3 +331,104 @@ fn a_path_that_is_late_is_no_better_than_the_others() {
     assert_eq!(tail.at(30), "wait 45");
     assert_eq!(tail.at(60), "1 Next");
 }
+
+/// A packet of 1000 bytes left.
+fn sent(arrival: &mut Arrival, now: Instant, slot: usize) {
+    let index = PathIndex::new(slot).unwrap();
+    arrival.on_sent(&Sent::new(index, now, 1000, 0, false, 1000));
+}
+
+#[test]
+fn a_burst_into_an_empty_slow_path_is_a_queue_once_its_bottleneck_is_known() {
+    // 500 bytes per ms: ten packets take 20 ms, and are hardly more than a round trip's worth. 10 ms lie between the paths.
+    let now = Instant::now();
+    let ask_after = |config: &ArrivalConfig, bottleneck, packets: u64, after| {
+        let slow = changed!(path(0, 20), bottleneck = bottleneck, cwnd = 20_000);
+        let mut arrival = Arrival::new(config);
+        ask(
+            &mut arrival,
+            now,
+            &[slow.clone(), path(1, 40)],
+            &queue(1 << 20),
+        );
+        for _ in 0..packets {
+            sent(&mut arrival, now, 0);
+        }
+        let slow = changed!(slow, in_flight = packets * 1000);
+        ask(
+            &mut arrival,
+            now + ms(after),
+            &[slow, path(1, 40)],
+            &queue(1 << 20),
+        )
+    };
+    let config = ArrivalConfig::default();
+    assert_eq!(ask_after(&config, 500_000, 4, 0), "0 Next");
+    assert_eq!(ask_after(&config, 500_000, 6, 0), "1 Next");
+    assert_eq!(ask_after(&config, 500_000, 6, 3), "0 Next");
+    assert_eq!(ask_after(&config, 0, 6, 0), "0 Next");
+    let without = ArrivalConfig {
+        bottleneck: false,
+        ..config
+    };
+    assert_eq!(ask_after(&without, 500_000, 6, 0), "0 Next");
+}
+
+/// However slow a bottleneck is believed to be, what was acknowledged has passed it.
+#[test]
+fn no_more_bytes_are_before_the_bottleneck_than_are_in_flight() {
+    let now = Instant::now();
+    let slow = changed!(path(0, 20), bottleneck = 10_000);
+    let mut arrival = Arrival::default();
+    ask(
+        &mut arrival,
+        now,
+        &[slow.clone(), path(1, 40)],
+        &queue(1 << 20),
+    );
+    for _ in 0..50 {
+        sent(&mut arrival, now, 0);
+    }
+    let busy = changed!(slow.clone(), in_flight = 50_000);
+    let paths = [busy, path(1, 40)];
+    assert_eq!(
+        ask(&mut arrival, now + ms(20), &paths, &queue(1 << 20)),
+        "1 Next"
+    );
+    let paths = [slow, path(1, 40)];
+    assert_eq!(
+        ask(&mut arrival, now + ms(20), &paths, &queue(1 << 20)),
+        "0 Next"
+    );
+}
+
+#[test]
+fn a_path_that_earlier_connections_knew_takes_part_before_its_first_sample() {
+    // The first flight left on the path of 20 ms, whose window is full; the other one has no sample yet.
+    let new = |saved| {
+        let mut new = PathView::of(1, Duration::ZERO);
+        (new.saved_rtt, new.cwnd, new.pto) = (saved, 100_000, ms(100));
+        new
+    };
+    let full_new = |saved| changed!(new(saved), can_send = false, in_flight = 100_000);
+    assert_eq!(once(&[path(0, 60), new(ms(20))], &queue(9000)), "1 Next");
+    assert_eq!(once(&[path(0, 60), new(ms(0))], &queue(9000)), "0 Next");
+    // And it is waited for: all that waits arrives there before it would on the far path.
+    assert_eq!(
+        once(&[path(0, 300), full_new(ms(20))], &queue(9000)),
+        "wait 100"
+    );
+    assert_eq!(
+        once(&[path(0, 300), full_new(ms(0))], &queue(9000)),
+        "0 Next"
+    );
+    // It is no path within a host for want of a sample.
+    let mut arrival = Arrival::default();
+    ask(
+        &mut arrival,
+        Instant::now(),
+        &[path(0, 60), new(ms(20))],
+        &queue(9000),
+    );
+    assert_eq!(arrival.run(), 1);
+}

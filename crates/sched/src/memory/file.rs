@@ -69,6 +69,9 @@ struct DocumentPath {
     rate: u64,
     window: u64,
     startup_window: u64,
+    /// Not in files of before: nothing is known of it then.
+    #[serde(default)]
+    bottleneck: u64,
     chance_loss: u32,
     confidence: u32,
     seen: u64,
@@ -249,6 +252,7 @@ fn saved_path(found: &DocumentPath) -> Result<SavedPath, String> {
     saved.rate = within("rate", found.rate, 0, LARGEST_RATE)?;
     saved.window = within("window", found.window, 0, LARGEST_WINDOW)?;
     saved.startup_window = within("startup_window", found.startup_window, 0, LARGEST_WINDOW)?;
+    saved.bottleneck = within("bottleneck", found.bottleneck, 0, LARGEST_RATE)?;
     within("chance_loss", found.chance_loss.into(), 0, MILLION.into())?;
     saved.chance_loss = found.chance_loss;
     let surest = SavedPath::MAX_CONFIDENCE;
@@ -320,7 +324,7 @@ pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<
         let (saved, used) = (&known.saved, known.used);
         text += &format!(
             "\n{{\"path\": \"{key}\", \"used\": {used}, \"min_rtt\": {}, \"first_rtt\": {}, \"smoothed_rtt\": {}, \
-             \"rtt_var\": {}, \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"chance_loss\": {}, \"confidence\": {}, \
+             \"rtt_var\": {}, \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"bottleneck\": {}, \"chance_loss\": {}, \"confidence\": {}, \
              \"seen\": {}}}",
             saved.min_rtt.as_micros(),
             saved.first_rtt.as_micros(),
@@ -329,6 +333,7 @@ pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<
             saved.rate,
             saved.window,
             saved.startup_window,
+            saved.bottleneck,
             saved.chance_loss,
             saved.confidence,
             saved.seen.as_secs(),

@@ -109,6 +109,7 @@ fn bounded(saved: &SavedPath) -> SavedPath {
     bounded.rate = saved.rate.min(LARGEST_RATE);
     bounded.window = saved.window.min(LARGEST_WINDOW);
     bounded.startup_window = saved.startup_window.min(LARGEST_WINDOW);
+    bounded.bottleneck = saved.bottleneck.min(LARGEST_RATE);
     bounded.chance_loss = saved.chance_loss.min(MILLION);
     bounded.confidence = saved.confidence.clamp(1, SavedPath::MAX_CONFIDENCE);
     bounded.seen = Duration::from_secs(saved.seen.as_secs());

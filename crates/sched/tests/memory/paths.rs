@@ -90,6 +90,7 @@ fn a_full_store_can_be_read_again() {
     most.rate = u64::MAX;
     most.window = u64::MAX;
     most.startup_window = u64::MAX;
+    most.bottleneck = u64::MAX;
     most.chance_loss = u32::MAX;
     most.confidence = u32::MAX;
     (most.first_rtt, most.rtt_var) = (Duration::MAX, Duration::MAX);
@@ -121,7 +122,7 @@ fn files_without_paths_are_as_they_were() {
 fn facts_that_no_path_can_have_are_refused() {
     let good = "\"path\": \"00000000000000ff\", \"used\": 0, \"min_rtt\": 20000, \"first_rtt\": 20500, \
                 \"smoothed_rtt\": 21000, \"rtt_var\": 100, \"rate\": 1000000, \"window\": 20000, \"startup_window\": 0, \
-                \"chance_loss\": 0, \"confidence\": 1, \"seen\": 1800000000";
+                \"bottleneck\": 500000, \"chance_loss\": 0, \"confidence\": 1, \"seen\": 1800000000";
     let file = |path: &str| {
         format!(
             "{{\"crate\": \"mpquic-sched\", \"format\": 1, \"entries\": [], \"paths\": [{{{path}}}]}}"
@@ -131,6 +132,10 @@ fn facts_that_no_path_can_have_are_refused() {
     let before = in_file(&file(&good.replace("\"first_rtt\": 20500, ", ""))).unwrap();
     let known = before.look_up(PathKey::new(0xff), NOW).unwrap();
     assert_eq!(known.first_rtt, Duration::from_millis(20));
+    assert_eq!(known.bottleneck, 500_000);
+    let before = in_file(&file(&good.replace("\"bottleneck\": 500000, ", ""))).unwrap();
+    let known = before.look_up(PathKey::new(0xff), NOW).unwrap();
+    assert_eq!(known.bottleneck, 0, "a file of an older release");
     for (what, instead, said) in [
         ("20000,", "0,", "min_rtt is 0, expected 1 to 60000000"),
         ("20500,", "0,", "first_rtt is 0, expected 1 to 60000000"),
@@ -193,7 +198,7 @@ proptest! {
     /// What comes back is what was put in, moved into bounds, and a file changes nothing of it.
     #[test]
     fn a_file_changes_nothing(
-        facts in prop::collection::vec((any::<u64>(), any::<[u64; 8]>(), any::<[u32; 2]>()), 0..20)
+        facts in prop::collection::vec((any::<u64>(), any::<[u64; 9]>(), any::<[u32; 2]>()), 0..20)
     ) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("memory.json");
@@ -204,6 +209,7 @@ proptest! {
             saved.smoothed_rtt = Duration::from_nanos(n[2]);
             saved.rtt_var = Duration::from_nanos(n[3]);
             (saved.rate, saved.window, saved.startup_window) = (n[4], n[5], n[6]);
+            saved.bottleneck = n[8];
             (saved.chance_loss, saved.confidence) = (m[0], m[1]);
             store.remember(PathKey::new(*key), &saved);
         }

@@ -244,7 +244,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     };
     let earlier = match setting("earlier") {
         None => None,
-        Some(item) => Some(earlier(&item, &paths)?),
+        Some(item) => Some(earlier(&item, &paths, &around)?),
     };
     let memory = match setting("memory") {
         None => false,
@@ -327,8 +327,12 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
     })
 }
 
-fn earlier(item: &Item<'_>, paths: &[PathSpec]) -> Result<Earlier, FileError> {
-    let table = item.table("factors, as { rate = 4, rtt = 0.5 }")?;
+fn earlier(
+    item: &Item<'_>,
+    paths: &[PathSpec],
+    around: &Surroundings<'_>,
+) -> Result<Earlier, FileError> {
+    let table = item.table("factors, as { rate = 4, rtt = 0.5 }, or the `paths` of then")?;
     let factor = |key| match table.get(key) {
         None => Ok(1.0),
         Some(item) => match item.float("a factor from 0.01 to 100")? {
@@ -336,22 +340,39 @@ fn earlier(item: &Item<'_>, paths: &[PathSpec]) -> Result<Earlier, FileError> {
             _ => Err(item.expected("a factor from 0.01 to 100")),
         },
     };
-    let earlier = Earlier {
-        rate: factor("rate")?,
-        rtt: factor("rtt")?,
+    let then = match table.get("paths") {
+        None => None,
+        Some(item) => {
+            let list = item.list();
+            let then = list.iter().map(|item| path::read(item, around));
+            let then = then.collect::<Result<Vec<_>, _>>()?;
+            if then.len() != paths.len() {
+                let (found, expected) = (then.len(), paths.len());
+                return Err(item.error(format!("found {found} paths, expected {expected} as now")));
+            }
+            Some(then)
+        }
     };
+    let (rate, rtt) = (factor("rate")?, factor("rtt")?);
     table.finish()?;
-    let traced = paths.iter().flat_map(|path| [&path.up, &path.down]);
+    let paths = then.as_deref().unwrap_or(paths);
+    let traced = paths
+        .iter()
+        .any(|path| path.up.trace.is_some() || path.down.trace.is_some());
     let models = paths.iter().any(|path| path.model.is_some());
     if models {
         return Err(
             item.error("a model draws its own delays and rates, expected paths with `rate`")
         );
     }
-    if earlier.rate != 1.0 && traced.filter(|link| link.trace.is_some()).count() > 0 {
+    if rate != 1.0 && traced {
         return Err(item.error("the rate of a trace has no factor, expected paths with `rate`"));
     }
-    Ok(earlier)
+    Ok(Earlier {
+        rate,
+        rtt,
+        paths: then,
+    })
 }
 
 fn bottleneck(item: &Item<'_>, traces: &Traces) -> Result<SharedSpec, FileError> {

@@ -353,10 +353,13 @@ fn find(
     for (key, child) in item.table("a table")?.all() {
         place.push(Place::Key(key.to_owned()));
         match &child.node.value {
-            Value::List(_) if key == "paths" && place.len() == 1 => {
+            Value::Table(_) if key == "earlier" && place.len() == 1 => {
+                find(&child, place, "earlier", variables)?;
+            }
+            Value::List(_) if key == "paths" && (place.len() == 1 || owner == "earlier") => {
                 for (index, path) in child.list().iter().enumerate() {
                     place.push(Place::Index(index));
-                    find(path, place, &(index + 1).to_string(), variables)?;
+                    find(path, place, &format!("{owner}{}", index + 1), variables)?;
                     place.pop();
                 }
             }

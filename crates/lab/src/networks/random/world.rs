@@ -166,6 +166,7 @@ fn one(set: &str, number: usize, seed: u64) -> Drawn {
             network.earlier = Some(Earlier {
                 rate: hundredths(log_even(&mut draws, 0.25, 4.0)),
                 rtt: hundredths(log_even(&mut draws, 0.5, 2.0)),
+                paths: None,
             });
         }
     }
