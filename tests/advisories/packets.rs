@@ -1,0 +1,240 @@
+//! Packets, datagrams, acknowledgements, and frames where they do not belong.
+
+use std::time::Duration;
+
+use mpquic_hostile::duel::from;
+use mpquic_hostile::meter;
+use mpquic_hostile::params::Params;
+use mpquic_hostile::tls::Identity;
+use mpquic_hostile::victim::{Victim, client_address};
+use mpquic_hostile::wire::Frame;
+
+use super::*;
+
+/// quinn GHSA-2hv7-gw8g-gpq5: empty DATAGRAM frames that nobody reads count (RFC 9221 section 5.3 lets a receiver drop them).
+#[test]
+fn ghsa_2hv7_gw8g_gpq5_empty_datagrams() {
+    let mut duel = server();
+    duel.victim.keep_events = false;
+    let held = |duel: &mut Duel, count| {
+        for _ in 0..count {
+            duel.send(&[Frame::Datagram(Vec::new())]);
+        }
+        meter::reading().held
+    };
+    let before = held(&mut duel, 100);
+    let after = held(&mut duel, 30_000);
+    assert!(duel.alive(), "{:?}", duel.reason());
+    let what = "bytes held for 30,000 empty datagrams";
+    // With the default buffer of a megabyte, each counts with what it costs to keep.
+    figure("GHSA-2hv7-gw8g-gpq5", what, (after - before) as f64, 2e6);
+}
+
+/// OpenSSL CVE-2026-63075: what is kept of packets that carry acknowledgements only, while the peer acknowledges none of them (RFC 9000
+/// section 13.2.4).
+#[test]
+fn cve_2026_63075_acks_that_nobody_acknowledges() {
+    let mut duel = server();
+    duel.open_path(1);
+    duel.victim.keep_events = false;
+    let held = |duel: &mut Duel, count: u64| {
+        for _ in 0..count {
+            for path in 0..2 {
+                duel.send_on(path, &[Frame::Ping]);
+            }
+            duel.victim.flush();
+            // Taken from the wire, and never answered.
+            duel.collect();
+        }
+        meter::reading().held
+    };
+    let before = held(&mut duel, 500);
+    let after = held(&mut duel, 20_000);
+    assert!(duel.alive(), "{:?}", duel.reason());
+    let what = "bytes held more after 40,000 PINGs on two paths";
+    figure(
+        "CVE-2026-63075",
+        what,
+        (after - before).max(0) as f64,
+        65_536.0,
+    );
+}
+
+/// OpenSSL CVE-2026-34183: PATH_CHALLENGE without end, on all paths: one answer each at most, and nothing is kept (RFC 9000 section
+/// 8.2.2).
+#[test]
+fn cve_2026_34183_path_challenges() {
+    let mut duel = server();
+    duel.open_path(1);
+    duel.victim.keep_events = false;
+    let before = meter::reading().held;
+    let (sent, mut received) = (duel.victim.sent_in_all().bytes, 0u64);
+    for round in 0..500u64 {
+        for path in 0..2 {
+            // A hundred in a packet, as in Q3Fuzz 5.
+            let challenge =
+                |number: u64| Frame::PathChallenge((100 * round + number).to_be_bytes());
+            let frames: Vec<_> = (0..100).map(challenge).collect();
+            received += 900;
+            duel.send_on(path, &frames);
+        }
+        duel.victim.flush();
+        duel.collect();
+    }
+    assert!(duel.alive(), "{:?}", duel.reason());
+    let out = (duel.victim.sent_in_all().bytes - sent) as f64;
+    figure(
+        "CVE-2026-34183",
+        "bytes out per byte in",
+        out / received as f64,
+        1.5,
+    );
+    let held = (meter::reading().held - before).max(0) as f64;
+    figure("CVE-2026-34183", "bytes held after 100,000", held, 65_536.0);
+}
+
+/// s2n-quic GHSA-9q54-f358-3fqf: CRYPTO at a high offset makes no buffer as large as the offset (RFC 9000 section 7.5).
+#[test]
+fn ghsa_9q54_f358_3fqf_crypto_at_a_high_offset() {
+    for offset in [4000, 60_000, 9_000_000, (1 << 62) - 2] {
+        let mut duel = server();
+        let before = meter::reading().held;
+        meter::reset_peak();
+        duel.send(&[Frame::Crypto {
+            offset,
+            data: vec![7],
+        }]);
+        let peak = (meter::reading().peak - before).max(0) as f64;
+        let what = format!("bytes held at most for CRYPTO at {offset}");
+        figure("GHSA-9q54-f358-3fqf", &what, peak, 65_536.0);
+    }
+}
+
+/// s2n-quic CVE-2026-94450: first packets to connection IDs that are too short or too long (RFC 9000 section 7.2: at least 8 bytes; 17.2:
+/// at most 20), with Retry and without.
+#[test]
+fn cve_2026_94450_lengths_of_the_first_connection_id() {
+    for retry in [false, true] {
+        let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
+            config.retry_above(if retry { 0 } else { usize::MAX });
+        });
+        for length in (0..8).chain([21, 255]) {
+            // An Initial of version 1 with a token of no bytes; what follows is noise.
+            let mut datagram = vec![0xc3, 0, 0, 0, 1, length];
+            datagram.extend(std::iter::repeat_n(5, usize::from(length)));
+            datagram.push(8);
+            datagram.extend_from_slice(&[6; 8]);
+            datagram.extend_from_slice(&[0, 0x44, 0x40]);
+            datagram.resize(1200, 9);
+            victim.deliver(from(client_address(length.into())), None, &datagram);
+            victim.flush();
+        }
+        assert_eq!(victim.endpoint.open_connections(), 0, "retry: {retry}");
+    }
+}
+
+/// s2n-quic 0.91: a token of no bytes is an error of the frame (RFC 9000 section 19.7), and a client must not send any.
+#[test]
+fn s2n_quic_0_91_tokens() {
+    let mut duel = Duel::established_client(quiet(), Params::generous(Some(7)));
+    duel.send(&[Frame::NewToken(Vec::new())]);
+    assert_eq!(duel.error(), FRAME_ENCODING_ERROR);
+    // Q3Fuzz 10.
+    let mut duel = server();
+    duel.send(&[Frame::NewToken(vec![7; 16])]);
+    assert_eq!(duel.error(), PROTOCOL_VIOLATION);
+}
+
+/// quinn 0.11.19: tokens that leave no room in an Initial packet are no reason to panic: a client that was given one connects all the same.
+#[test]
+fn quinn_0_11_19_tokens_as_large_as_a_packet() {
+    let mut duel = Duel::established_client(quiet(), Params::generous(Some(7)));
+    for size in [1000, 1085, 1100, 1150] {
+        duel.send(&[Frame::NewToken(vec![7; size])]);
+        assert!(duel.alive(), "{size}: {:?}", duel.reason());
+    }
+}
+
+/// Q3Fuzz 1 and 6: what follows a CONNECTION_CLOSE in the same packet is nothing (RFC 9000 section 10.2.2).
+#[test]
+fn q3fuzz_01_a_stream_behind_the_close() {
+    for app in [false, true] {
+        let mut duel = server();
+        let close = Frame::Close {
+            app,
+            code: 0,
+            reason: Vec::new(),
+        };
+        duel.send(&[stream(0, 0, &[7; 10]), close, stream(4, 0, &[7; 10])]);
+        assert!(!duel.alive());
+        duel.victim.advance(Duration::from_secs(10));
+        assert_eq!(duel.victim.endpoint.open_connections(), 0);
+    }
+}
+
+/// Q3Fuzz 7: RESET_STREAM of a unidirectional stream and DATA_BLOCKED(1) are allowed, and change nothing.
+#[test]
+fn q3fuzz_07_reset_and_data_blocked() {
+    let mut duel = server();
+    duel.send(&[
+        Frame::ResetStream {
+            id: 2,
+            code: 1,
+            size: 0,
+        },
+        Frame::DataBlocked(1),
+        Frame::StreamsBlocked {
+            uni: true,
+            max: 1 << 60,
+        },
+    ]);
+    assert!(duel.alive(), "{:?}", duel.reason());
+    // More streams than there can be (section 19.14).
+    duel.send(&[Frame::StreamsBlocked {
+        uni: true,
+        max: (1 << 60) + 1,
+    }]);
+    let error = duel.error();
+    assert!(
+        [FRAME_ENCODING_ERROR, STREAM_LIMIT_ERROR].contains(&error),
+        "{error:?}"
+    );
+}
+
+/// Q3Fuzz 17: a limit that goes down is no limit (RFC 9000 section 4.1), and an answer that nobody asked for proves nothing.
+#[test]
+fn q3fuzz_17_less_credit_and_unasked_answers() {
+    let mut duel = server();
+    for number in 0..2000u64 {
+        duel.send(&[Frame::MaxData(0), Frame::PathResponse(number.to_be_bytes())]);
+    }
+    assert!(duel.alive(), "{:?}", duel.reason());
+}
+
+/// quicly CVE-2025-61684: an ACK whose ranges reach below zero (RFC 9000 section 19.3.1).
+#[test]
+fn cve_2025_61684_ranges_below_zero() {
+    for (largest, first, ranges) in [
+        (5, 6, Vec::new()),
+        (5, 0, vec![(5, 0)]),
+        (5, 1, vec![(1, 3)]),
+        ((1 << 62) - 1, 0, vec![(1 << 61, 1 << 61)]),
+    ] {
+        for path in [None, Some(0)] {
+            let mut duel = server();
+            duel.send(&[Frame::Ack {
+                path,
+                largest,
+                delay: 0,
+                first,
+                ranges: ranges.clone(),
+                ecn: None,
+            }]);
+            let error = duel.error();
+            assert!(
+                [FRAME_ENCODING_ERROR, PROTOCOL_VIOLATION].contains(&error),
+                "{largest} {first} {ranges:?}: {error:?}"
+            );
+        }
+    }
+}
