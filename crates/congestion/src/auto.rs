@@ -14,17 +14,25 @@
 //!   CUBIC's curve would take its time.
 //!
 //! Everything else, such as slow start and careful resume, is that of [`Cubic`].
+//!
+//! **BBRv3 takes over** ([`Stay`]) where chance explains most losses, and until its losses or a standing queue speak against it.
+//! Then CUBIC goes on with what was found, and the next time is later. It is a considerate BBRv3: what it has in flight fills
+//! the path and hardly a queue, so that flows that do not forgive losses keep what these leave to them.
+
+mod stay;
 
 use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathIndex;
 
+use super::bbr::{Bbr, Known};
 use super::controller::Slots;
 use super::cubic::Cubic;
 use super::{
     AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LossCause, LossCauses,
-    LossJudge, LostPacket, NewPath, ResumeStep, SlowStart, SpuriousLoss,
+    LossJudge, LostPacket, NewPath, ResumeStep, RttEstimator, SentPacket, SlowStart, SpuriousLoss,
 };
+use stay::{Reason, Stay};
 
 /// Chance has to explain this part of the newest loss events.
 const FORGIVEN_SHARE: f32 = 0.6;
@@ -48,6 +56,28 @@ const QUIET_ROUNDS: u32 = 4;
 /// and not sooner than this after it did before. Each time doubles it.
 const REOPENED: Duration = Duration::from_millis(500);
 
+/// Chance has to explain this part of the newest loss events before BBRv3 takes over,
+const HANDED_SHARE: f32 = 0.5;
+/// and so many of them, and one more for each time that it was wrong.
+const HANDED_EVENTS: f32 = 1.0;
+/// In a window of so many packets. Smaller ones take more of them in proportion: a flow of CUBIC makes one loss in about W^2
+/// packets by itself, and what few packets of a queue drop looks like chance.
+const HANDED_WINDOW: f32 = 60.0;
+/// And a larger part of the newest.
+const HANDED_SHARE_SMALL: f32 = 0.7;
+/// As they are weighted, there are no more than ten.
+const MOST_EVENTS: f32 = 9.0;
+/// Runs of lost packets that are too many of all packets, once there are so many runs: BBRv3, too, takes no more than 5 % for chance,
+/// and a queue of two packets that flows share loses as much.
+const MOST_LOST: f64 = 0.04;
+const MOST_LOST_RUNS: u32 = 16;
+/// For so long it does not take over again after the first time that it was wrong.
+const RETURNED: Duration = Duration::from_secs(5);
+/// The highest delivery rate is that of this time, at least, and twice that at most.
+const RATE_SPAN: Duration = Duration::from_secs(2);
+/// Losses of older times count by half each time that there are so many.
+const COUNTED_RUNS: u32 = 64;
+
 /// Losses, as runs of packets in a row, among so many bytes that arrived.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
@@ -59,6 +89,14 @@ impl Tally {
     /// Runs per byte.
     fn rate(self) -> f64 {
         f64::from(self.runs) / self.bytes.max(1) as f64
+    }
+
+    /// What is long ago counts by half.
+    const fn fade(&mut self) {
+        if self.runs >= COUNTED_RUNS {
+            self.runs /= 2;
+            self.bytes /= 2;
+        }
     }
 }
 
@@ -99,6 +137,24 @@ struct Path {
     reopened: u32,
     reopens_at: Option<Instant>,
     rtt: Duration,
+    /// Losses by chance among all that arrived.
+    chance: Tally,
+    /// Losses outside of slow start, those with which an event begins.
+    lost: Tally,
+    /// The highest delivery rate of this span and of the one before it, bytes per second.
+    rates: [f64; 2],
+    rates_end: Option<Instant>,
+    /// Careful resume is under way.
+    resuming: bool,
+    /// BBRv3 is to take over with the next acknowledgement.
+    hands_over: bool,
+    /// BBRv3 steers.
+    stay: Option<Box<Stay>>,
+    /// Times that it was wrong, and until when it does not take over again.
+    returns: u32,
+    returned_until: Option<Instant>,
+    /// Congestion events of earlier stays.
+    past_events: u64,
 }
 
 impl Path {
@@ -115,6 +171,10 @@ impl Path {
         if !run {
             return;
         }
+        if let Some(stay) = &mut self.stay {
+            stay.on_run(lost.sent);
+            return;
+        }
         match &mut self.trial {
             None => self.runs = self.runs.saturating_add(1),
             Some(trial) if trial.counts_from.is_some_and(|from| lost.sent >= from) => {
@@ -129,7 +189,7 @@ impl Path {
         let runs = std::mem::take(&mut self.runs);
         if event.persistent {
             self.judge.judge(true);
-            (self.forgives, self.trial) = (false, None);
+            (self.forgives, self.hands_over, self.trial) = (false, false, None);
             self.tally = Tally::default();
             self.event = Some(event.now);
             return true;
@@ -137,9 +197,18 @@ impl Path {
         if self.event.is_none_or(|began| event.newest_sent > began) {
             self.event = Some(event.now);
             self.forgiven = 0;
-            let runs = std::mem::take(&mut self.forgiven_runs);
-            self.tally.runs = self.tally.runs.saturating_add(runs);
-            self.forgives = self.judge.judge(false) != LossCause::Overflow
+            let forgiven = std::mem::take(&mut self.forgiven_runs);
+            self.tally.runs = self.tally.runs.saturating_add(forgiven);
+            if !slow_start {
+                self.lost.runs = self.lost.runs.saturating_add(runs);
+            }
+            let cause = self.judge.judge(false);
+            self.hands_over = cause != LossCause::Overflow && self.may_hand_over(event.now, window);
+            if cause != LossCause::Overflow {
+                self.chance.runs = self.chance.runs.saturating_add(runs);
+            }
+            self.forgives = cause != LossCause::Overflow
+                && !self.loses_too_much()
                 && self.judge.chance_share() >= FORGIVEN_SHARE
                 && !self.judge.has_plain_queue()
                 && self.refused_until.is_none_or(|until| event.now >= until)
@@ -158,6 +227,85 @@ impl Path {
             self.forgiven_runs = 0;
         }
         !self.forgives
+    }
+
+    /// Packets were lost while BBRv3 steers.
+    fn on_loss_of_stay(&mut self, event: &CongestionEvent, probing: bool) {
+        let new = self.event.is_none_or(|began| event.newest_sent > began);
+        if !new && !event.persistent {
+            return;
+        }
+        self.event = Some(event.now);
+        // A probe asks for losses: they tell nothing of what the path does without it.
+        if probing && !event.persistent {
+            self.judge.judge_probe();
+        } else {
+            self.judge.judge(event.persistent);
+            if let Some(stay) = &mut self.stay {
+                stay.events = stay.events.saturating_add(1);
+            }
+        }
+    }
+
+    /// More is lost than radio links lose by chance.
+    fn loses_too_much(&self) -> bool {
+        self.lost.runs >= MOST_LOST_RUNS && self.lost.rate() * f64::from(self.mtu) > MOST_LOST
+    }
+
+    /// Whether BBRv3 takes over: chance explains what is lost.
+    fn may_hand_over(&self, now: Instant, window: u64) -> bool {
+        let small = (HANDED_WINDOW * f32::from(self.mtu) / window.max(1) as f32).min(MOST_EVENTS);
+        let share = if small > HANDED_EVENTS {
+            HANDED_SHARE_SMALL
+        } else {
+            HANDED_SHARE
+        };
+        let enough = HANDED_EVENTS.max(small) + self.returns.min(MOST_DOUBLINGS) as f32;
+        self.trial.is_none()
+            && !self.resuming
+            && self.judge.chance_share() >= share
+            && self.judge.chance_sum() >= enough.min(MOST_EVENTS)
+            && !self.loses_too_much()
+            && self.returned_until.is_none_or(|until| now >= until)
+            && self.refused_until.is_none_or(|until| now >= until)
+    }
+
+    /// What is known of the path when BBRv3 takes over.
+    fn begin_stay(&mut self, ack: &AckSummary<'_>, window: u64) -> Known {
+        self.hands_over = false;
+        (self.tally, self.trial) = (Tally::default(), None);
+        let most = MOST_LOST / f64::from(self.mtu.max(1));
+        self.stay = Some(Box::new(Stay::new(self.chance, window, most)));
+        Known {
+            now: ack.now,
+            mtu: self.mtu,
+            window,
+            rate: self.rates[0].max(self.rates[1]),
+            min_rtt: self.judge.min_rtt(),
+            delivered: ack.sample.total_delivered,
+            loss: self.chance.rate() * f64::from(self.mtu),
+        }
+    }
+
+    /// CUBIC goes on.
+    fn end_stay(&mut self, reason: Reason, now: Instant) {
+        self.judge.forget_chance();
+        self.event = Some(now);
+        self.chance = Tally::default();
+        if reason == Reason::NoLosses {
+            return;
+        }
+        let longer = 1 << self.returns.min(MOST_DOUBLINGS);
+        self.returned_until = Some(now + RETURNED * longer);
+        self.returns += 1;
+    }
+
+    fn on_rate(&mut self, now: Instant, rate: f64) {
+        if self.rates_end.is_none_or(|end| now >= end) {
+            self.rates_end = Some(now + RATE_SPAN);
+            self.rates = [0.0, self.rates[0]];
+        }
+        self.rates[0] = self.rates[0].max(rate);
     }
 
     /// Begins a trial, if it is time for one.
@@ -205,6 +353,16 @@ impl Path {
             }
         }
         let acked = ack.sample.newly_acked;
+        if self.stay.is_some() {
+            return None;
+        }
+        self.on_rate(ack.now, ack.sample.rate);
+        self.chance.bytes = self.chance.bytes.saturating_add(acked);
+        self.chance.fade();
+        if !slow_start {
+            self.lost.bytes = self.lost.bytes.saturating_add(acked);
+            self.lost.fade();
+        }
         let Some(trial) = &mut self.trial else {
             if !slow_start {
                 self.tally.bytes = self.tally.bytes.saturating_add(acked);
@@ -245,101 +403,209 @@ impl Path {
 }
 
 /// The controller.
-#[derive(Debug)]
 pub(super) struct Auto {
     cubic: Cubic,
+    /// Of the paths that it steers.
+    bbr: Bbr,
     paths: Slots<Path>,
 }
 
 impl Auto {
-    pub(super) fn new(initial: InitialWindow, slow_start: SlowStart) -> Self {
+    pub(super) fn new(
+        initial: InitialWindow,
+        slow_start: Option<SlowStart>,
+        seed: [u8; 32],
+    ) -> Self {
         Self {
-            cubic: Cubic::new(initial, slow_start),
+            cubic: Cubic::new(initial, slow_start.unwrap_or_default()),
+            bbr: Bbr::new(initial, slow_start, seed),
             paths: Slots::default(),
         }
+    }
+
+    /// Whether BBRv3 steers the path.
+    fn is_handed(&self, path: PathIndex) -> bool {
+        self.paths.get(path).is_some_and(|p| p.stay.is_some())
+    }
+
+    fn steers(&self, path: PathIndex) -> &dyn Controller {
+        if self.is_handed(path) {
+            &self.bbr
+        } else {
+            &self.cubic
+        }
+    }
+
+    fn steers_mut(&mut self, path: PathIndex) -> &mut dyn Controller {
+        if self.is_handed(path) {
+            &mut self.bbr
+        } else {
+            &mut self.cubic
+        }
+    }
+
+    /// An ACK frame of a path that BBRv3 steers.
+    fn on_ack_of_stay(&mut self, ack: &AckSummary<'_>) -> bool {
+        let held_back = self.bbr.on_ack_end(ack);
+        let (Some(p), Some(round)) = (self.paths.get_mut(ack.path), self.bbr.round(ack.path))
+        else {
+            return held_back;
+        };
+        let Some(stay) = &mut p.stay else {
+            return held_back;
+        };
+        let ended = stay.on_ack(
+            (ack.now, ack.newest_sent),
+            ack.sample.newly_acked,
+            ack.rtt_sample,
+            (p.judge.min_rtt(), ack.rtt.var()),
+            round,
+            p.judge.chance_share(),
+        );
+        let Some(reason) = ended else {
+            return held_back;
+        };
+        // What BBRv3 found fills the path, unless it found that at the cost of others.
+        let found = self.bbr.bdp(ack.path);
+        let window = match reason {
+            Reason::Losses => found.min(stay.window),
+            _ => found,
+        };
+        p.stay = None;
+        p.end_stay(reason, ack.now);
+        p.past_events += self.bbr.congestion_events(ack.path);
+        self.bbr.remove_path(ack.path);
+        self.cubic.settle(ack.path, window, ack.now);
+        false
     }
 }
 
 impl Controller for Auto {
     fn add_path(&mut self, new: &NewPath) {
+        if self.is_handed(new.path) {
+            self.bbr.remove_path(new.path);
+        }
         self.cubic.add_path(new);
         self.paths.set(new.path, Some(Path::new(new.mtu)));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
+        if self.is_handed(path) {
+            self.bbr.remove_path(path);
+        }
         self.cubic.remove_path(path);
         self.paths.set(path, None);
     }
 
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        self.steers_mut(packet.path).on_packet_sent(packet);
+    }
+
     fn on_packet_acked(&mut self, packet: &AckedPacket<'_>) {
-        self.cubic.on_packet_acked(packet);
+        self.steers_mut(packet.path).on_packet_acked(packet);
     }
 
     fn on_packet_lost(&mut self, packet: &LostPacket) {
         if let Some(p) = self.paths.get_mut(packet.path) {
             p.on_lost(packet);
         }
+        self.steers_mut(packet.path).on_packet_lost(packet);
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        let window = self.cubic.window(event.path);
-        let slow_start = self.cubic.in_slow_start(event.path);
-        let gives_way = match self.paths.get_mut(event.path) {
-            Some(p) if !event.ecn => p.on_loss(event, window, slow_start),
-            // A mark is never made by chance.
-            Some(_) => true,
-            None => return,
+        let path = event.path;
+        let Some(p) = self.paths.get_mut(path) else {
+            return;
         };
+        if p.stay.is_some() {
+            if !event.ecn {
+                p.on_loss_of_stay(event, self.bbr.is_probing(path));
+            }
+            self.bbr.on_congestion_event(event);
+            return;
+        }
+        let window = self.cubic.window(path);
+        let slow_start = self.cubic.in_slow_start(path);
+        // A mark is never made by chance.
+        let gives_way = event.ecn || p.on_loss(event, window, slow_start);
         if gives_way {
             self.cubic.on_congestion_event(event);
-        } else if !slow_start
-            && let Some(p) = self.paths.get_mut(event.path)
-            && p.reopens(event.now)
-        {
-            self.cubic.reopen(event.path);
+        } else if !slow_start && p.reopens(event.now) {
+            self.cubic.reopen(path);
         }
     }
 
     fn on_spurious_loss(&mut self, loss: &SpuriousLoss) {
-        self.cubic.on_spurious_loss(loss);
+        self.steers_mut(loss.path).on_spurious_loss(loss);
     }
 
     fn on_ack_end(&mut self, ack: &AckSummary<'_>) -> bool {
-        let window = self.cubic.window(ack.path);
-        let slow_start = self.cubic.in_slow_start(ack.path);
-        if let Some(p) = self.paths.get_mut(ack.path)
-            && let Some(before) = p.on_ack(ack, window, slow_start)
-        {
-            self.cubic.raise(ack.path, before);
+        let path = ack.path;
+        let window = self.cubic.window(path);
+        let slow_start = self.cubic.in_slow_start(path);
+        let Some(p) = self.paths.get_mut(path) else {
+            return false;
+        };
+        let before = p.on_ack(ack, window, slow_start);
+        if p.stay.is_some() {
+            return self.on_ack_of_stay(ack);
+        }
+        if p.hands_over {
+            let known = p.begin_stay(ack, window);
+            self.bbr.take_over(path, &known);
+        } else if let Some(before) = before {
+            self.cubic.raise(path, before);
         }
         false
     }
 
+    fn on_restart(&mut self, path: PathIndex, now: Instant) {
+        self.steers_mut(path).on_restart(path, now);
+    }
+
     fn on_resume(&mut self, path: PathIndex, now: Instant, step: &ResumeStep) -> bool {
-        self.cubic.on_resume(path, now, step)
+        if let Some(p) = self.paths.get_mut(path) {
+            p.resuming = match step {
+                ResumeStep::Jump { .. } | ResumeStep::Retreat { .. } => true,
+                ResumeStep::Settle { validating, .. } => *validating,
+                ResumeStep::Validated | ResumeStep::Leave { .. } => false,
+            };
+        }
+        self.steers_mut(path).on_resume(path, now, step)
+    }
+
+    fn pacing_rate(&self, path: PathIndex, rtt: &RttEstimator) -> Option<f64> {
+        self.steers(path).pacing_rate(path, rtt)
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         self.cubic.on_mtu_update(path, mtu);
+        self.bbr.on_mtu_update(path, mtu);
         if let Some(p) = self.paths.get_mut(path) {
             p.mtu = mtu;
         }
     }
 
     fn window(&self, path: PathIndex) -> u64 {
-        self.cubic.window(path)
+        self.steers(path).window(path)
     }
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
-        self.cubic.ssthresh(path)
+        self.steers(path).ssthresh(path)
     }
 
     fn in_slow_start(&self, path: PathIndex) -> bool {
-        self.cubic.in_slow_start(path)
+        self.steers(path).in_slow_start(path)
+    }
+
+    fn is_probing(&self, path: PathIndex) -> bool {
+        self.steers(path).is_probing(path)
     }
 
     fn congestion_events(&self, path: PathIndex) -> u64 {
-        self.cubic.congestion_events(path)
+        let past = self.paths.get(path).map_or(0, |p| p.past_events);
+        let bbr = self.bbr.congestion_events(path);
+        past + bbr + self.cubic.congestion_events(path)
     }
 
     fn loss_causes(&self, path: PathIndex) -> LossCauses {

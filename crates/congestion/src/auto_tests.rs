@@ -13,12 +13,13 @@ struct Run {
     now: Instant,
     rtt: RttEstimator,
     number: u64,
+    delivered: u64,
 }
 
 impl Run {
     fn new() -> Self {
         let (now, path) = (Instant::now(), PathIndex::new(0).unwrap());
-        let mut cc = Auto::new(InitialWindow::default(), SlowStart::Classic);
+        let mut cc = Auto::new(InitialWindow::default(), Some(SlowStart::Classic), [1; 32]);
         cc.add_path(&NewPath::new(path, now, MTU));
         let rtt = RttEstimator::new(Duration::from_millis(333));
         Self {
@@ -27,7 +28,20 @@ impl Run {
             now,
             rtt,
             number: 0,
+            delivered: 0,
         }
+    }
+
+    /// CUBIC alone: BBRv3 does not take over.
+    fn cubic() -> Self {
+        let mut run = Self::new();
+        let far = run.now + Duration::from_secs(1 << 20);
+        run.state().returned_until = Some(far);
+        run
+    }
+
+    fn state(&mut self) -> &mut Path {
+        self.cc.paths.get_mut(self.path).unwrap()
     }
 
     fn window(&self) -> u64 {
@@ -48,8 +62,14 @@ impl Run {
             if i + 1 == PACKETS && lost > 0 {
                 self.lose(lost, at, false);
             }
+            let prior_delivered = self.delivered.saturating_sub(PACKETS * u64::from(MTU));
+            self.delivered += u64::from(MTU);
             let sample_of_rate = RateSample {
+                rate: 1.25e6,
                 newly_acked: MTU.into(),
+                delivered: self.delivered - prior_delivered,
+                prior_delivered,
+                total_delivered: self.delivered,
                 ..RateSample::default()
             };
             let mut ack = AckSummary::new(self.path, self.now, at, &sample_of_rate, &self.rtt);
@@ -94,7 +114,7 @@ fn what_a_queue_drops_counts_as_for_cubic() {
 
 #[test]
 fn chance_is_forgiven_up_to_a_tenth() {
-    let mut run = Run::new();
+    let mut run = Run::cubic();
     run.round(0, calm);
     for lost in [1, 3] {
         let before = run.window();
@@ -128,7 +148,7 @@ fn marks_and_persistent_congestion_are_never_forgiven() {
 /// Losses that go on when less is sent are chance: forgiven again, and the window is given back.
 #[test]
 fn a_trial_that_finds_as_many_losses_proves_chance() {
-    let mut run = Run::new();
+    let mut run = Run::cubic();
     run.overflow();
     let mut trials = 0;
     for _ in 0..60 {
@@ -145,7 +165,7 @@ fn a_trial_that_finds_as_many_losses_proves_chance() {
 /// Losses that end when less is sent were ours: none is forgiven for five seconds, and then for ten.
 #[test]
 fn a_trial_that_finds_fewer_losses_ends_forgiving() {
-    let mut run = Run::new();
+    let mut run = Run::cubic();
     run.overflow();
     let mut refused = Vec::new();
     let begin = run.now;
@@ -176,7 +196,7 @@ fn a_trial_that_finds_fewer_losses_ends_forgiving() {
 /// A window that losses by chance hold down where no queue is goes back to slow start, each time after twice as long.
 #[test]
 fn slow_start_begins_again_without_a_queue() {
-    let mut run = Run::new();
+    let mut run = Run::cubic();
     run.overflow();
     for _ in 0..5 {
         run.round(0, calm);
@@ -191,11 +211,87 @@ fn slow_start_begins_again_without_a_queue() {
     }
     let p = run.cc.paths.get(run.path).unwrap();
     assert_eq!(p.reopened, 1);
-    let mut standing = Run::new();
+    let mut standing = Run::cubic();
     standing.overflow();
     for _ in 0..10 {
         standing.round(1, |_| 50_000);
         assert!(!standing.cc.in_slow_start(standing.path), "a queue stands");
+    }
+}
+
+/// A window that chance holds down is handed over with what is known of the path, and comes back with what was found.
+#[test]
+fn bbr_takes_over_where_chance_explains_the_losses() {
+    let mut run = Run::new();
+    run.round(0, calm);
+    let mut rounds = 0;
+    while !run.cc.is_handed(run.path) {
+        let window = run.window();
+        run.round(1, calm);
+        rounds += 1;
+        assert!(rounds < 20, "{:?}", run.state());
+        if run.cc.is_handed(run.path) {
+            assert!(run.window() >= window);
+        }
+    }
+    let rate = run.cc.pacing_rate(run.path, &run.rtt).unwrap();
+    assert!(
+        rate > 1.25e6,
+        "Startup paces faster than the path was seen to deliver: {rate}"
+    );
+    // Chance goes on as before: it stays.
+    for _ in 0..200 {
+        run.round(1, calm);
+    }
+    assert!(run.cc.is_handed(run.path), "{:?}", run.state());
+    // Many more losses: back to CUBIC, without slow start, and not again for five seconds.
+    let mut rounds = 0;
+    while run.cc.is_handed(run.path) {
+        run.round(6, calm);
+        rounds += 1;
+        assert!(rounds < 30, "{:?}", run.state());
+    }
+    assert_eq!(run.cc.pacing_rate(run.path, &run.rtt), None);
+    assert!(!run.cc.in_slow_start(run.path));
+    let until = run.state().returned_until.unwrap();
+    assert!(until - run.now > Duration::from_millis(4900));
+    while run.now + Duration::from_millis(200) < until {
+        run.round(1, calm);
+        assert!(!run.cc.is_handed(run.path));
+    }
+}
+
+/// Losses at the top of a queue are for CUBIC.
+#[test]
+fn bbr_does_not_take_over_where_a_queue_overflows() {
+    let mut run = Run::new();
+    run.overflow();
+    for _ in 0..100 {
+        run.round(1, |i| 40_000 + i * 500);
+        assert!(!run.cc.is_handed(run.path));
+    }
+}
+
+/// A path that is gone, or is another one, is CUBIC's, and slots are used again.
+#[test]
+fn a_path_that_changes_begins_with_cubic() {
+    for removed in [true, false] {
+        let mut run = Run::new();
+        run.round(0, calm);
+        for _ in 0..20 {
+            run.round(1, calm);
+        }
+        assert!(run.cc.is_handed(run.path));
+        if removed {
+            run.cc.remove_path(run.path);
+            assert_eq!(run.window(), 0);
+            run.cc.add_path(&NewPath::new(run.path, run.now, MTU));
+        } else {
+            run.cc
+                .on_path_changed(&NewPath::new(run.path, run.now, MTU));
+        }
+        assert!(!run.cc.is_handed(run.path) && run.cc.in_slow_start(run.path));
+        assert_eq!(run.window(), InitialWindow::default().bytes(MTU));
     }
 }
 
@@ -204,5 +300,5 @@ fn it_is_known_by_name_and_small() {
     assert_eq!("auto".parse(), Ok(CongestionControl::Auto));
     // The judge, and what is done with its verdicts.
     let own = size_of::<Path>() - size_of::<LossJudge>();
-    assert!(own <= 256, "{own}");
+    assert!(own <= 368, "{own}");
 }

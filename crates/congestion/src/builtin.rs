@@ -40,7 +40,8 @@ pub enum CongestionControl {
     Balia,
     /// BBRv3 (draft-ietf-ccwg-bbr): a model of each path on its own.
     Bbr,
-    /// CUBIC that does not take losses by chance for congestion, as radio links have them; each path on its own.
+    /// CUBIC that does not take losses by chance for congestion, as radio links have them, and hands a path to BBRv3 while chance
+    /// explains most of its losses; each path on its own.
     Auto,
 }
 
@@ -81,7 +82,7 @@ impl ControllerFactory for CongestionControl {
             Self::Olia => Box::new(Coupled::<Olia>::new(initial, slow_start)),
             Self::Balia => Box::new(Coupled::<Balia>::new(initial, slow_start)),
             Self::Bbr => Box::new(Bbr::new(initial, wanted, context.seed())),
-            Self::Auto => Box::new(Auto::new(initial, slow_start)),
+            Self::Auto => Box::new(Auto::new(initial, wanted, context.seed())),
         }
     }
 

@@ -174,6 +174,18 @@ impl Cubic {
         }
     }
 
+    /// Another controller has found what the path holds: congestion avoidance goes on from there.
+    pub(super) fn settle(&mut self, path: PathIndex, window: u64, now: Instant) {
+        if let Some(p) = self.paths.get_mut(path) {
+            let window = window.min(MAX_WINDOW) as f64;
+            p.reno.settle(now, window);
+            p.curve.w_max = 0.0;
+            p.curve.prior = 0.0;
+            p.curve.epoch = None;
+            p.undo = None;
+        }
+    }
+
     /// The window is no smaller than this again: it gave way to no congestion.
     pub(super) fn raise(&mut self, path: PathIndex, window: u64) {
         if let Some(p) = self.paths.get_mut(path) {

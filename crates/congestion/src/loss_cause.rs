@@ -31,6 +31,8 @@ const PLAIN_VARIATIONS: u32 = 4;
 /// There is none below this part of it, if there were queues of twice that.
 const NONE_PART: u32 = 8;
 const LEAST_NONE: u32 = 1000;
+/// A probe fills a queue to this part of it in a round trip.
+const PROBED_PART: u32 = 4;
 /// Round trips that differ by less than this part differ by nothing.
 const EQUAL_PART: u32 = 128;
 /// Overflows happen at the top: from this rank on, and by chance up to this one.
@@ -185,6 +187,24 @@ impl LossJudge {
             self.every = (self.every / 2).max(1);
             self.skipped = 0;
         }
+        self.count(score)
+    }
+
+    /// Packets were lost of which more were sent than the path was seen to take, to see whether it takes more: the verdict is
+    /// counted, and has no part in [`chance_share`](Self::chance_share).
+    ///
+    /// A probe sends a quarter more than the path takes for a round trip at least, so that what overflows a queue in it shows a
+    /// quarter of the shortest round trip. Less than that is chance.
+    pub fn judge_probe(&mut self) -> LossCause {
+        let score = if self.queue_micros() < self.min() / PROBED_PART {
+            1.0
+        } else {
+            self.score(false)
+        };
+        self.count(score)
+    }
+
+    fn count(&mut self, score: f32) -> LossCause {
         let (count, cause) = if score < 0.25 {
             (&mut self.causes.overflow, LossCause::Overflow)
         } else if score > 0.75 {
@@ -239,6 +259,25 @@ impl LossJudge {
             self.chance / self.weight
         } else {
             0.0
+        }
+    }
+
+    /// How many of the newest events chance explains, in the same weights: ten at most.
+    pub const fn chance_sum(&self) -> f32 {
+        self.chance
+    }
+
+    /// What the newest events were does not count any more.
+    pub const fn forget_chance(&mut self) {
+        self.chance = 0.0;
+        self.weight = 0.0;
+    }
+
+    /// The shortest round trip of the last quarter of a minute at least, and twice that at most; zero before there is one.
+    pub fn min_rtt(&self) -> Duration {
+        match self.min() {
+            u32::MAX => Duration::ZERO,
+            min => Duration::from_micros(min.into()),
         }
     }
 

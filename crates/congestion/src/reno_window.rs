@@ -106,6 +106,14 @@ impl RenoWindow {
         true
     }
 
+    /// This window fills the path. Packets that left before count for nothing.
+    pub(super) fn settle(&mut self, now: Instant, window: f64) {
+        self.window = window.max(self.minimum());
+        self.ssthresh = self.window;
+        self.recovery_start = Some(now);
+        self.convergence = None;
+    }
+
     /// A larger window, as far as there is one.
     pub(super) fn grow(&mut self, bytes: f64) {
         self.window = (self.window + bytes).min(MAX_WINDOW as f64);

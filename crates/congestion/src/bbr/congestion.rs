@@ -39,6 +39,14 @@ pub(super) struct RoundSignals {
 }
 
 impl RoundSignals {
+    /// Signals of a path on which so much is delivered already.
+    pub(super) fn new(delivered: u64) -> Self {
+        Self {
+            round_delivered: delivered,
+            ..Self::default()
+        }
+    }
+
     /// ResetCongestionSignals().
     pub(super) const fn reset(&mut self) {
         self.loss_in_round = false;

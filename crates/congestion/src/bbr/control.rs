@@ -39,7 +39,7 @@ impl Path {
     }
 
     /// QuantizationBudget(): BBR.offload_budget of QUIC is the quantum (section 5.5.8.2).
-    fn quantization_budget(&self, inflight: u64) -> u64 {
+    pub(super) fn quantization_budget(&self, inflight: u64) -> u64 {
         let budget = inflight.max(self.send_quantum()).max(self.min_pipe_cwnd());
         if self.state == State::Up {
             budget.saturating_add(2 * u64::from(self.mtu))
@@ -84,7 +84,7 @@ impl Path {
     }
 
     /// SetCwnd() (section 5.6.4.6).
-    pub(super) fn set_cwnd(&mut self, sample: &RateSample) {
+    pub(super) fn set_cwnd(&mut self, sample: &RateSample, rtt: &RttEstimator) {
         let max_inflight = self.max_inflight();
         let grown = self.cwnd.saturating_add(sample.newly_acked);
         if self.pipe.reached {
@@ -97,7 +97,7 @@ impl Path {
         if self.state == State::ProbeRtt {
             self.cwnd = self.cwnd.min(self.probe_rtt_cwnd());
         }
-        self.bound_cwnd();
+        self.bound_cwnd(rtt);
     }
 
     /// ProbeRTTCwnd() (section 5.6.4.5).
@@ -107,10 +107,15 @@ impl Path {
     }
 
     /// BoundCwndForModel() (section 5.6.4.7).
-    fn bound_cwnd(&mut self) {
+    fn bound_cwnd(&mut self, rtt: &RttEstimator) {
         let cap = match self.state {
-            State::Down | State::Refill | State::Up => self.inflight_longterm,
-            State::Cruise | State::ProbeRtt => self.inflight_with_headroom(),
+            State::Down => self.inflight_longterm.min(self.considerate_inflight(rtt)),
+            State::Refill => self.inflight_longterm,
+            State::Up => self.inflight_longterm.min(self.considerate_probe(rtt)),
+            State::Cruise => self
+                .inflight_with_headroom()
+                .min(self.considerate_inflight(rtt)),
+            State::ProbeRtt => self.inflight_with_headroom(),
             State::Startup | State::Drain => u64::MAX,
         };
         let cap = cap.min(self.inflight_shortterm).max(self.min_pipe_cwnd());

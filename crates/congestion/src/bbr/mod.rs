@@ -12,6 +12,7 @@
 //! | `congestion` | what loss does to the model, and how a spurious one is taken back |
 //! | `ambient` | loss that no slowing down cures |
 //! | `resume` | careful resume: a Startup that begins at half of a remembered rate |
+//! | `take_over` | a Startup on a path that another controller has used before |
 //! | `control` | pace, quantum and window |
 //!
 //! Beyond the draft, or where it leaves the choice:
@@ -19,6 +20,8 @@
 //! - **Ambient loss** (`ambient`): on a path that loses packets however little is sent, the draft's
 //!   steady state sends less and less. Loss that stays when the path is relieved is measured, and
 //!   only what exceeds it counts as congestion. A path without such loss is treated to the letter.
+//! - **Consideration** (`take_over`): where it takes a path over from CUBIC, it has no more in flight than fills the path, and half
+//!   as much again while it probes, so that others keep what they can use. A flow that is BBRv3 from the start has not.
 //! - **Persistent congestion** (RFC 9002 section 7.6) takes the place of TCP's retransmission
 //!   timeout, and the window falls to RFC 9002's minimum. A probe timeout changes nothing.
 //! - **ECN**: a round with new CE marks is a round with too much loss (section 3.7 asks for a
@@ -40,6 +43,7 @@ mod probe_bw;
 mod probe_rtt;
 mod resume;
 mod startup;
+mod take_over;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -57,6 +61,7 @@ use super::{
 };
 use crate::RttEstimator;
 use path::{Path, State};
+pub(super) use take_over::{Known, Round};
 
 /// The controller.
 pub(super) struct Bbr {

@@ -123,6 +123,8 @@ pub(super) struct Path {
     pub(super) recovery: Option<Instant>,
     /// Careful resume: unvalidated packets are under way, or drain ("carefully-resuming" of RFC 9959).
     pub(super) resuming: bool,
+    /// It took over from a controller that yields, and leaves as much to others: no queue stands in the cruise.
+    pub(super) considerate: bool,
     /// New CE marks were reported, and not yet answered.
     pub(super) ce_marked: bool,
     pub(super) idle_restart: bool,
@@ -175,6 +177,7 @@ impl Path {
             ambient: Ambient::default(),
             recovery: None,
             resuming: false,
+            considerate: false,
             ce_marked: false,
             idle_restart: false,
             cwnd_limited: [false; 2],
@@ -232,7 +235,7 @@ impl Path {
         self.advance_latest_signals(sample);
         self.bw = self.max_bw.get().min(self.bw_shortterm);
         self.set_pacing_rate(ack.rtt);
-        self.set_cwnd(sample);
+        self.set_cwnd(sample, ack.rtt);
         self.follow_train();
         held_back
     }

@@ -1,0 +1,109 @@
+//! A path that another controller has used before: Startup with what is known of it, and how it goes, for the owner of both.
+
+use std::time::{Duration, Instant};
+
+use mpquic_sched_core::PathIndex;
+
+use super::super::MAX_WINDOW;
+use super::path::{Path, State};
+use super::{Bbr, congestion::RoundSignals};
+use crate::{RateSample, RttEstimator};
+
+/// What is in flight in the cruise of a considerate flow, in bandwidth-delay products, and while it probes for more.
+///
+/// A probe that sends a quarter more needs a quarter more in flight. The rest of the draft's two and a quarter would only
+/// stand in the queue, and where others send as well, overflow it. BBR.max_bw is what a probe has found, and where others send as well, it is more than what is left to the flow between
+/// probes: a window of two products then fills the queue until the window is what limits. Others that take what this flow
+/// leaves would meet that queue all the time.
+const CONSIDERATE: f64 = 1.1;
+const CONSIDERATE_PROBE: f64 = 1.5;
+/// And for so many variations of the round trip more: the shortest round trip is not that of all packets.
+const VARIATIONS: u32 = 2;
+
+/// What is known of a path that BBR takes over.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Known {
+    pub(in super::super) now: Instant,
+    pub(in super::super) mtu: u16,
+    /// The window so far, bytes.
+    pub(in super::super) window: u64,
+    /// The highest delivery rate of late, bytes per second.
+    pub(in super::super) rate: f64,
+    pub(in super::super) min_rtt: Duration,
+    /// Bytes delivered so far.
+    pub(in super::super) delivered: u64,
+    /// The part of the packets that is lost by chance.
+    pub(in super::super) loss: f64,
+}
+
+/// Where a path is in its cycle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) struct Round {
+    /// The newest acknowledgement begins a round trip.
+    pub(in super::super) started: bool,
+    /// In ProbeBW_CRUISE.
+    pub(in super::super) cruising: bool,
+    /// The first search is over.
+    pub(in super::super) settled: bool,
+}
+
+impl Bbr {
+    /// The path begins here as another controller leaves it.
+    pub(in super::super) fn take_over(&mut self, path: PathIndex, known: &Known) {
+        let mut state = Path::new(known.now, known.mtu, self.initial, self.rapid);
+        state.take_over(known);
+        self.paths.set(path, Some(state));
+    }
+
+    pub(in super::super) fn round(&self, path: PathIndex) -> Option<Round> {
+        let p = self.paths.get(path)?;
+        Some(Round {
+            started: p.rounds.started,
+            cruising: p.state == State::Cruise,
+            settled: !matches!(p.state, State::Startup | State::Drain),
+        })
+    }
+
+    /// What fills the path and no queue, bytes.
+    pub(in super::super) fn bdp(&self, path: PathIndex) -> u64 {
+        self.paths.get(path).map_or(0, |p| p.bdp(1.0))
+    }
+}
+
+impl Path {
+    fn take_over(&mut self, known: &Known) {
+        self.delivered = known.delivered;
+        self.rounds.restart(known.delivered);
+        self.signals = RoundSignals::new(known.delivered);
+        self.max_bw.update(&RateSample {
+            rate: known.rate,
+            ..RateSample::default()
+        });
+        self.bw = known.rate;
+        self.rtt.update(known.now, Some(known.min_rtt));
+        self.ambient.expect(known.loss);
+        self.considerate = true;
+        self.cwnd = known.window.max(self.bdp(1.0)).min(MAX_WINDOW);
+        self.pace_with_gain(State::Startup.pacing_gain());
+    }
+
+    /// The most that a considerate flow has in flight while it probes for more.
+    pub(super) fn considerate_probe(&self, rtt: &RttEstimator) -> u64 {
+        let cruise = self.considerate_inflight(rtt);
+        if cruise == u64::MAX {
+            return u64::MAX;
+        }
+        cruise.max(self.bdp(CONSIDERATE_PROBE))
+    }
+
+    /// The most that a considerate flow has in flight in the cruise.
+    pub(super) fn considerate_inflight(&self, rtt: &RttEstimator) -> u64 {
+        let Some(min) = self.rtt.get().filter(|_| self.considerate) else {
+            return u64::MAX;
+        };
+        let varies = (VARIATIONS * rtt.var()).min(min);
+        let span = min.as_secs_f64() * CONSIDERATE + varies.as_secs_f64();
+        let extra = self.aggregation.extra(true);
+        self.quantization_budget((self.bw * span) as u64 + extra)
+    }
+}
