@@ -182,7 +182,7 @@ pub fn build(root: &Path, target: &Path, blocks: &[Block]) -> Result<PathBuf, St
         rustc.args(["-L", folder]);
     }
     for name in LIBRARIES {
-        let library = built.library(name)?;
+        let library = built.file_of(name)?;
         rustc.args(["--extern", &format!("{name}={library}")]);
     }
     for feature in FEATURES {
@@ -282,7 +282,7 @@ impl Built {
             .ok_or_else(|| format!("the workspace has no library {name}"))
     }
 
-    fn library(&self, name: &str) -> Result<&str, String> {
+    fn file_of(&self, name: &str) -> Result<&str, String> {
         self.of_name(name).map(|library| library.file.as_str())
     }
 
