@@ -3,8 +3,11 @@
 //! wire. No figure is a time. `docs/results/advisories.md` has the table; `--nocapture` prints the figures.
 
 mod connection_ids;
+mod handshake;
 mod multipath;
 mod packets;
+mod paths;
+mod releases;
 mod streams;
 
 use mpquic_hostile::duel::Duel;
@@ -22,6 +25,7 @@ const STREAM_LIMIT_ERROR: Option<u64> = Some(0x04);
 const STREAM_STATE_ERROR: Option<u64> = Some(0x05);
 const FINAL_SIZE_ERROR: Option<u64> = Some(0x06);
 const FRAME_ENCODING_ERROR: Option<u64> = Some(0x07);
+const TRANSPORT_PARAMETER_ERROR: Option<u64> = Some(0x08);
 const CONNECTION_ID_LIMIT_ERROR: Option<u64> = Some(0x09);
 const PROTOCOL_VIOLATION: Option<u64> = Some(0x0a);
 

@@ -230,15 +230,25 @@ impl Victim {
 
     /// Hands it a datagram that came to `tuple.local` from `tuple.remote`, and lets it answer.
     pub fn deliver(&mut self, tuple: FourTuple, ecn: Option<EcnCodepoint>, datagram: &[u8]) {
+        self.deliver_from(tuple, ecn, datagram.len(), || BytesMut::from(datagram));
+    }
+
+    /// The same with a buffer that `datagram` makes, which is counted as the victim's.
+    pub fn deliver_from(
+        &mut self,
+        tuple: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        size: usize,
+        datagram: impl FnOnce() -> BytesMut,
+    ) {
         self.received_from
             .entry(tuple.remote)
             .or_default()
-            .add(datagram.len());
+            .add(size);
         let now = self.now;
         let (endpoint, buf) = (&mut self.endpoint, &mut self.buf);
         buf.clear();
-        let event =
-            meter::metered(|| endpoint.handle(now, tuple, ecn, BytesMut::from(datagram), buf));
+        let event = meter::metered(|| endpoint.handle(now, tuple, ecn, datagram(), buf));
         match event {
             Some(DatagramEvent::NewConnection(incoming)) => self.admit(incoming),
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
@@ -283,6 +293,8 @@ impl Victim {
                     self.connections.push((handle, connection));
                 }
                 Err(error) => {
+                    // Allocated by the code under test, freed by it.
+                    let error = meter::metered(|| *error);
                     if let Some(transmit) = error.response {
                         self.note(&transmit);
                     }
