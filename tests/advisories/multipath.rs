@@ -4,6 +4,7 @@ use mpquic_hostile::meter;
 use mpquic_hostile::params::Params;
 use mpquic_hostile::peer::reset_token;
 use mpquic_hostile::wire::Frame;
+use mpquic_proto::{PathId, PathStatus};
 
 use super::*;
 
@@ -140,6 +141,8 @@ fn path_status_with_the_largest_sequence_number() {
         duel.send(&[status(seq, false)]);
     }
     assert!(duel.alive(), "{:?}", duel.reason());
+    let path = duel.victim.connection().path(PathId(1)).unwrap();
+    assert_eq!(path.remote_status(), Some(PathStatus::Backup));
     let held = (meter::reading().held - before).max(0) as f64;
     figure(
         "PATH_STATUS",

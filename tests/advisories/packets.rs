@@ -1,13 +1,17 @@
 //! Packets, datagrams, acknowledgements, and frames where they do not belong.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_hostile::duel::from;
 use mpquic_hostile::meter;
-use mpquic_hostile::params::Params;
-use mpquic_hostile::tls::Identity;
+use mpquic_hostile::packet::{Header, parse_header};
+use mpquic_hostile::params::{Params, id};
+use mpquic_hostile::peer::{CID_LEN, Peer};
+use mpquic_hostile::tls::{self, Identity};
 use mpquic_hostile::victim::{Victim, client_address};
 use mpquic_hostile::wire::Frame;
+use mpquic_proto::{Dir, PathId, TokenMemoryStore, TokenStore};
 
 use super::*;
 
@@ -118,6 +122,16 @@ fn cve_2026_94450_lengths_of_the_first_connection_id() {
         let mut victim = Victim::server_with(&Identity::generate(), quiet(), |config| {
             config.retry_above(if retry { 0 } else { usize::MAX });
         });
+        for length in 0..8u8 {
+            // A whole Initial, sealed with the keys that follow from so short an ID.
+            let dcid = vec![5; usize::from(length)];
+            let params = Params::generous(Some(7));
+            let peer = Peer::client(9, &dcid, params, tls::credulous_client());
+            for datagram in peer.unwrap().flight() {
+                victim.deliver(from(client_address(length.into())), None, &datagram);
+            }
+        }
+        assert_eq!(victim.proven.len(), 0, "retry: {retry}");
         for length in (0..8).chain([21, 255]) {
             // An Initial of version 1 with a token of no bytes; what follows is noise.
             let mut datagram = vec![0xc3, 0, 0, 0, 1, length];
@@ -145,13 +159,37 @@ fn s2n_quic_0_91_tokens() {
     assert_eq!(duel.error(), PROTOCOL_VIOLATION);
 }
 
-/// quinn 0.11.19: tokens that leave no room in an Initial packet are no reason to panic: a client that was given one connects all the same.
+/// quinn 0.11.19: tokens that leave no room in an Initial packet are no reason to panic: a client that was given one connects all the
+/// same, with datagrams no larger than others (RFC 9000 section 14.1), and with a token that fits.
 #[test]
 fn quinn_0_11_19_tokens_as_large_as_a_packet() {
-    let mut duel = Duel::established_client(quiet(), Params::generous(Some(7)));
-    for size in [1000, 1085, 1100, 1150] {
+    for (size, used) in [(1000, true), (1024, true), (1025, false), (1150, false)] {
+        let identity = Identity::generate();
+        let store: Arc<dyn TokenStore> = Arc::new(TokenMemoryStore::default());
+        let client = || {
+            let store = Arc::clone(&store);
+            let victim = Victim::client_with(&identity, quiet(), |config| {
+                config.token_store(store);
+            });
+            let peer = Peer::server(8, Params::generous(Some(7)), tls::server(&identity));
+            Duel {
+                victim,
+                peer,
+                against_server: false,
+                validated: [client_address(0)].into(),
+            }
+        };
+        let mut duel = client();
+        duel.connect();
         duel.send(&[Frame::NewToken(vec![7; size])]);
         assert!(duel.alive(), "{size}: {:?}", duel.reason());
+        let again = client();
+        let first = &again.victim.sent[0].data;
+        assert_eq!(first.len(), 1200, "{size}");
+        let Some(Header::Long { token, .. }) = parse_header(first, CID_LEN) else {
+            panic!("no Initial");
+        };
+        assert_eq!(token.len(), if used { size } else { 0 });
     }
 }
 
@@ -167,6 +205,11 @@ fn q3fuzz_01_a_stream_behind_the_close() {
         };
         duel.send(&[stream(0, 0, &[7; 10]), close, stream(4, 0, &[7; 10])]);
         assert!(!duel.alive());
+        let opened = duel.victim.run_app(|connection| {
+            let mut streams = connection.streams();
+            std::iter::from_fn(|| streams.accept(Dir::Bi)).count()
+        });
+        assert_eq!(opened, 1, "of what came before the close");
         duel.victim.advance(Duration::from_secs(10));
         assert_eq!(duel.victim.endpoint.open_connections(), 0);
     }
@@ -204,11 +247,34 @@ fn q3fuzz_07_reset_and_data_blocked() {
 /// Q3Fuzz 17: a limit that goes down is no limit (RFC 9000 section 4.1), and an answer that nobody asked for proves nothing.
 #[test]
 fn q3fuzz_17_less_credit_and_unasked_answers() {
-    let mut duel = server();
+    let mut params = Params::generous(Some(7));
+    params.set(id::INITIAL_MAX_DATA, 5000);
+    let mut duel = Duel::established(quiet(), params);
+    let elsewhere = from(client_address(40));
     for number in 0..2000u64 {
-        duel.send(&[Frame::MaxData(0), Frame::PathResponse(number.to_be_bytes())]);
+        let answer = Frame::PathResponse(number.to_be_bytes());
+        duel.send(&[Frame::MaxData(0), answer.clone()]);
+        duel.send_from(elsewhere, 0, &[answer, Frame::Padding(1150)]);
     }
     assert!(duel.alive(), "{:?}", duel.reason());
+    let path = duel.victim.connection().path(PathId(0)).unwrap();
+    let proven = path.is_validated() && path.network_path().remote == elsewhere.remote;
+    assert!(!proven, "{:?}", path.network_path());
+    duel.victim.sent.clear();
+    duel.victim.run_app(|connection| {
+        let id = connection.streams().open(Dir::Uni).unwrap();
+        connection.send_stream(id).write(&[7; 4000]).unwrap();
+    });
+    duel.victim.flush();
+    let came: usize = duel
+        .frames()
+        .iter()
+        .map(|frame| match frame {
+            Frame::Stream { data, .. } => data.len(),
+            _ => 0,
+        })
+        .sum();
+    assert_eq!(came, 4000);
 }
 
 /// quicly CVE-2025-61684: an ACK whose ranges reach below zero (RFC 9000 section 19.3.1).

@@ -183,12 +183,26 @@ impl Victim {
     ///
     /// If rustls refuses the identity.
     pub fn client(identity: &Identity, transport: TransportConfig) -> Self {
+        Self::client_with(identity, transport, |_| {})
+    }
+
+    /// The same, with settings that are changed by `configure`.
+    ///
+    /// # Panics
+    ///
+    /// If rustls refuses the identity.
+    pub fn client_with(
+        identity: &Identity,
+        transport: TransportConfig,
+        configure: impl FnOnce(&mut ClientConfig),
+    ) -> Self {
         let mut roots = rustls::RootCertStore::empty();
         roots
             .add(identity.certificate.clone())
             .expect("a valid certificate");
         let mut config = ClientConfig::with_root_certificates(roots).expect("ring has the suites");
         config.transport(Arc::new(transport));
+        configure(&mut config);
         let endpoint =
             meter::metered(|| Endpoint::new(Arc::new(EndpointConfig::new([1; 32])), None));
         let mut this = Self::new(endpoint, Instant::now());
