@@ -178,6 +178,7 @@ fn path_abandon_again_and_again() {
 fn blocked_frames_without_end() {
     let mut duel = two_paths();
     let (before, sent) = (meter::reading().held, duel.victim.sent_in_all().bytes);
+    let mut answers = 0;
     for round in 0..10_000 {
         duel.send(&[
             Frame::PathsBlocked(7),
@@ -187,12 +188,24 @@ fn blocked_frames_without_end() {
             },
         ]);
         if round % 100 == 0 {
-            duel.settle();
+            duel.victim.flush();
+            let came = duel.collect();
+            let all = came.iter().flat_map(|(_, opened)| &opened.frames);
+            answers += all
+                .filter(|frame| matches!(frame, Frame::MaxPathId(_) | Frame::NewCid { .. }))
+                .count();
+            duel.answer(&came);
         }
     }
     assert!(duel.alive(), "{:?}", duel.reason());
     let held = (meter::reading().held - before).max(0) as f64;
     figure("PATHS_BLOCKED", "bytes held after 20,000", held, 65_536.0);
+    figure(
+        "PATHS_BLOCKED",
+        "limits and IDs in answer",
+        answers as f64,
+        0.0,
+    );
     let out = (duel.victim.sent_in_all().bytes - sent) as f64;
     figure(
         "PATHS_BLOCKED",

@@ -75,6 +75,7 @@ fn frames_for_an_abandoned_path() {
     duel.settle();
     duel.victim.advance(Duration::from_secs(5));
     let (before, sent) = (meter::reading().held, duel.victim.sent_in_all().bytes);
+    let mut retired = 0;
     for seq in 2..5000u64 {
         let mut token = [4; 16];
         token[..8].copy_from_slice(&seq.to_be_bytes());
@@ -98,7 +99,13 @@ fn frames_for_an_abandoned_path() {
             Frame::ack(Some(1), 0, 0),
         ]);
         if seq % 100 == 0 {
-            duel.settle();
+            duel.victim.advance(Duration::from_millis(10));
+            let came = duel.collect();
+            let named = came.iter().flat_map(|(_, opened)| &opened.frames);
+            retired += named
+                .filter(|frame| matches!(frame, Frame::RetireCid { path: Some(1), .. }))
+                .count();
+            duel.answer(&came);
         }
     }
     assert!(duel.alive(), "{:?}", duel.reason());
@@ -109,6 +116,8 @@ fn frames_for_an_abandoned_path() {
         held,
         65_536.0,
     );
+    let what = "retirements of what was issued for it";
+    figure("abandoned path", what, retired as f64, 0.0);
     let out = (duel.victim.sent_in_all().bytes - sent) as f64 / 20_000.0;
     figure("abandoned path", "bytes sent per frame", out, 20.0);
 }
@@ -433,6 +442,9 @@ fn acknowledgements_through_another_path_and_late() {
     }
     assert!(duel.alive(), "{:?}", duel.reason());
     assert!(got.iter().all(|byte| *byte));
+    let stats = duel.victim.connection().path(PathId(1)).unwrap().stats();
+    assert!(stats.in_flight == 0 && !stats.suspect, "{stats:?}");
+    assert!(stats.sent_stream_bytes > 0, "path 1 carries some of it");
     let what = "bytes sent per byte";
     figure("late PATH_ACK", what, sent as f64 / written as f64, 2.0);
     let held = (meter::reading().held - before).max(0) as f64;
@@ -517,7 +529,7 @@ fn retirement_on_all_paths_without_end() {
         "retirement",
         "bytes held more after twice as many",
         held,
-        65_536.0,
+        8192.0,
     );
     let out = (duel.victim.sent_in_all().bytes - sent) as f64 / f64::from(retired);
     figure("retirement", "bytes sent per frame", out, 120.0);
@@ -545,6 +557,7 @@ fn packets_on_a_path_without_a_connection_id_to_answer_to() {
     }
     assert!(duel.alive(), "{:?}", duel.reason());
     assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
+    assert_eq!(duel.peer.unopened, 0, "nothing goes to another path's ID");
     let out = (duel.victim.sent_in_all().datagrams - sent) as f64 / 2000.0;
     figure(
         "no connection ID",
@@ -600,7 +613,7 @@ fn frames_of_multipath_without_multipath() {
         duel.collect();
         let sealed = duel.peer.seal_as(
             Space::Handshake,
-            &payload(&[frame.clone()]),
+            &payload(std::slice::from_ref(&frame)),
             &Sealing::default(),
         );
         duel.deliver(&sealed.unwrap());

@@ -316,15 +316,17 @@ fn q3fuzz_09_ends_without_data() {
         fin: true,
         data: Vec::new(),
     };
-    for round in 0..2000 {
+    // Nobody has read it yet, and then somebody has.
+    for _ in 0..1000 {
         duel.send(std::slice::from_ref(&end));
-        if round == 0 {
-            duel.victim.run_app(|connection| {
-                let id = connection.streams().accept(Dir::Uni).unwrap();
-                let mut stream = connection.recv_stream(id);
-                assert_eq!(stream.read(&mut [0; 10]), Ok(None));
-            });
-        }
+    }
+    duel.victim.run_app(|connection| {
+        let id = connection.streams().accept(Dir::Uni).unwrap();
+        let mut stream = connection.recv_stream(id);
+        assert_eq!(stream.read(&mut [0; 10]), Ok(None));
+    });
+    for _ in 0..1000 {
+        duel.send(std::slice::from_ref(&end));
     }
     duel.settle();
     assert!(duel.alive(), "{:?}", duel.reason());
@@ -468,7 +470,7 @@ fn quinn_oversized_datagrams_sent() {
             duel.answer(&came);
         }
         let what = format!("bytes of the largest frame, limit {limit}");
-        figure("quinn oversized", &what, largest as f64, limit as f64 + 1.0);
+        figure("quinn oversized", &what, largest as f64, limit as f64);
     }
 }
 
