@@ -4,6 +4,7 @@
 //! cargo run --release -p mpquic-hostile -- path-ids --rate 1mbit --seconds 60
 //! cargo run --release -p mpquic-hostile -- all --seconds 60
 //! cargo run --release -p mpquic-hostile -- idle --connections 10000
+//! cargo run --release -p mpquic-hostile -- unproven --server localhost:4433 --alpn h3 --seconds 20
 //! ```
 
 use std::process::ExitCode;
@@ -12,9 +13,11 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use mpquic_hostile::blackbox::attacker::Attacker;
 use mpquic_hostile::blackbox::attacks::{ATTACKS, Attack};
+use mpquic_hostile::blackbox::foreign::{self, Target};
 use mpquic_hostile::blackbox::heap::HEAP;
 use mpquic_hostile::blackbox::honest::Honest;
 use mpquic_hostile::blackbox::idle;
+use mpquic_hostile::blackbox::paths::PATH_ATTACKS;
 use mpquic_hostile::blackbox::report::{Phase, Report};
 use mpquic_hostile::blackbox::server::{Error, ServerProcess, serve};
 use mpquic_test_support::allocator::Counting;
@@ -26,7 +29,7 @@ static ALLOCATOR: Counting = HEAP;
 const CONNECTION: f64 = 30_000.0;
 const PATH: f64 = 4_000.0;
 
-/// Attacks a server of its own over real sockets.
+/// Attacks a server of its own over real sockets, or one that you run (`--server`).
 ///
 /// Exit status: 0 all limits held; 1 one did not, or something went wrong; 2 wrong arguments.
 #[derive(Debug, Parser)]
@@ -58,6 +61,15 @@ struct Options {
     /// Prints a line of JSON for each attack.
     #[arg(long)]
     json: bool,
+    /// Attacks this server, of which only the outside is seen: HOST:PORT. Only ever one that is yours.
+    #[arg(long, value_name = "HOST:PORT")]
+    server: Option<String>,
+    /// The server's name in TLS, if it is not the host.
+    #[arg(long, requires = "server")]
+    name: Option<String>,
+    /// The protocol that the server wants, such as h3.
+    #[arg(long, requires = "server")]
+    alpn: Option<String>,
     /// Tells of which sizes there are more blocks than before.
     #[arg(long)]
     heap: bool,
@@ -88,10 +100,13 @@ enum Command {
     },
 }
 
+/// All attacks.
+fn attacks() -> impl Iterator<Item = &'static Attack> {
+    ATTACKS.iter().chain(PATH_ATTACKS)
+}
+
 fn list() -> String {
-    let lines = ATTACKS
-        .iter()
-        .map(|(name, what, _)| format!("  {name:<14} {what}\n"));
+    let lines = attacks().map(|(name, what, _)| format!("  {name:<14} {what}\n"));
     format!("Attacks:\n{}", lines.collect::<String>())
 }
 
@@ -174,15 +189,25 @@ fn run(options: &Options) -> Result<bool, Error> {
     let wanted = options.attack.as_deref().unwrap_or("all");
     let chosen: Vec<Attack> = match wanted {
         "none" => vec![idle],
-        "all" => ATTACKS.to_vec(),
-        name => ATTACKS
-            .iter()
+        "all" => attacks().copied().collect(),
+        name => attacks()
             .filter(|(other, ..)| *other == name)
             .copied()
             .collect(),
     };
     if chosen.is_empty() {
         return Err(format!("there is no attack {wanted:?}\n{}", list()).into());
+    }
+    if let Some(server) = &options.server {
+        let target = Target::new(server, options.name.as_deref(), options.alpn.as_deref())?;
+        let mut answers = true;
+        for attack in chosen {
+            let time = Duration::from_secs(options.seconds);
+            let seen = foreign::attack(&target, attack, options.rate, time)?;
+            print!("{seen}");
+            answers &= seen.answers();
+        }
+        return Ok(answers);
     }
     let runtime = builder.worker_threads(1).build()?;
     let mut fell = Vec::new();

@@ -227,11 +227,27 @@ impl Peer {
     pub fn client(
         who: u32,
         first_dcid: &[u8],
+        params: Params,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<Self, rustls::Error> {
+        Self::client_of("localhost", who, first_dcid, params, tls)
+    }
+
+    /// The same for a server of this name.
+    ///
+    /// # Errors
+    ///
+    /// If rustls refuses the configuration, or it is no name.
+    pub fn client_of(
+        name: &str,
+        who: u32,
+        first_dcid: &[u8],
         mut params: Params,
         tls: Arc<rustls::ClientConfig>,
     ) -> Result<Self, rustls::Error> {
         params.set_bytes(id::INITIAL_SCID, &own_cid(who, 0, 0));
-        let name = ServerName::try_from("localhost").map_err(|_| rustls::Error::EncryptError)?;
+        let name = name.to_owned();
+        let name = ServerName::try_from(name).map_err(|_| rustls::Error::EncryptError)?;
         let tls = quic::ClientConnection::new(tls, quic::Version::V1, name, params.encode())?;
         let mut this = Self::new(who, true, params, Tls::Running(Box::new(tls.into())));
         this.handshake_dcid = first_dcid.to_vec();

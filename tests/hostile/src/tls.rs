@@ -46,12 +46,22 @@ fn provider() -> Arc<CryptoProvider> {
 ///
 /// Never: the provider has TLS 1.3.
 pub fn credulous_client() -> Arc<rustls::ClientConfig> {
-    let config = rustls::ClientConfig::builder_with_provider(provider())
+    credulous_client_for(None)
+}
+
+/// The same for this protocol of the application.
+///
+/// # Panics
+///
+/// Never: the provider has TLS 1.3.
+pub fn credulous_client_for(alpn: Option<&str>) -> Arc<rustls::ClientConfig> {
+    let mut config = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("ring has TLS 1.3")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Credulous(provider())))
         .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     Arc::new(config)
 }
 

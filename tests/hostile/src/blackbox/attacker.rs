@@ -1,7 +1,8 @@
 //! An attacker's sockets, and the rate that it may not exceed.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use crate::params::Params;
@@ -17,6 +18,12 @@ const HEADERS: usize = 28;
 pub struct Attacker {
     /// The server.
     pub server: SocketAddr,
+    /// What it is asked for in TLS: its name, and a protocol if it wants one.
+    pub name: String,
+    /// See [`name`](Self::name).
+    pub alpn: Option<String>,
+    /// How it has closed connections, and how often: whether with an application's code, the code, the reason.
+    pub closes: BTreeMap<(bool, u64, String), u64>,
     begin: Instant,
     end: Instant,
     bytes_per_second: f64,
@@ -34,14 +41,11 @@ pub struct Attacker {
 pub struct Wire {
     /// Where it sends from; another one is another address.
     pub socket: UdpSocket,
+    /// Those of further paths.
+    pub others: BTreeMap<u32, UdpSocket>,
     /// The connection.
     pub peer: Peer,
-}
-
-fn socket() -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(("127.0.0.1", 0))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
+    told: bool,
 }
 
 impl Attacker {
@@ -50,6 +54,9 @@ impl Attacker {
         let begin = Instant::now();
         Self {
             server,
+            name: "localhost".into(),
+            alpn: None,
+            closes: BTreeMap::new(),
             begin,
             end: begin + time,
             bytes_per_second: bits_per_second / 8.0,
@@ -58,6 +65,13 @@ impl Attacker {
             received: 0,
             next: 0,
         }
+    }
+
+    /// Numbers its clients from here on, so that none is taken for one of another attacker in this process.
+    #[must_use]
+    pub const fn numbered_from(mut self, number: u32) -> Self {
+        self.next = number;
+        self
     }
 
     /// Whether its time is over.
@@ -92,6 +106,22 @@ impl Attacker {
         let _ = socket.send_to(datagram, self.server);
     }
 
+    /// A socket on a free port, from which the server can be reached.
+    ///
+    /// # Errors
+    ///
+    /// If there is none to be had.
+    pub fn another_socket(&self) -> io::Result<UdpSocket> {
+        let ip: IpAddr = match self.server {
+            _ if self.server.ip() == Ipv4Addr::LOCALHOST => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((ip, 0))?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
     /// A new client that has sent nothing.
     ///
     /// # Errors
@@ -105,11 +135,14 @@ impl Attacker {
             &std::process::id().to_be_bytes(),
         ]
         .concat();
-        let peer = Peer::client(self.next, &first, params, tls::credulous_client())
+        let tls = tls::credulous_client_for(self.alpn.as_deref());
+        let peer = Peer::client_of(&self.name, self.next, &first, params, tls)
             .map_err(io::Error::other)?;
         Ok(Wire {
-            socket: socket()?,
+            socket: self.another_socket()?,
+            others: BTreeMap::new(),
             peer,
+            told: false,
         })
     }
 
@@ -119,7 +152,7 @@ impl Attacker {
     ///
     /// If there is none to be had.
     pub fn moved(&mut self, wire: &mut Wire) -> io::Result<()> {
-        wire.socket = socket()?;
+        wire.socket = self.another_socket()?;
         Ok(())
     }
 
@@ -134,11 +167,19 @@ impl Attacker {
     pub fn pump(&mut self, wire: &mut Wire) -> Vec<Frame> {
         let mut buf = [0; 65_536];
         let mut frames = Vec::new();
-        while let Ok((len, _)) = wire.socket.recv_from(&mut buf) {
-            self.received += (len + HEADERS) as u64;
-            for opened in wire.peer.receive(&buf[..len]) {
-                frames.extend(opened.frames);
+        for socket in std::iter::once(&wire.socket).chain(wire.others.values()) {
+            while let Ok((len, _)) = socket.recv_from(&mut buf) {
+                self.received += (len + HEADERS) as u64;
+                for opened in wire.peer.receive(&buf[..len]) {
+                    frames.extend(opened.frames);
+                }
             }
+        }
+        if let Some((app, code, reason)) = &wire.peer.close
+            && !std::mem::replace(&mut wire.told, true)
+        {
+            let reason = String::from_utf8_lossy(reason).into_owned();
+            *self.closes.entry((*app, *code, reason)).or_default() += 1;
         }
         frames
     }
@@ -176,6 +217,60 @@ impl Attacker {
             self.send(&wire.socket, datagram);
         }
         sealed.is_some()
+    }
+
+    /// Sends frames on a path, from the socket that belongs to it.
+    pub fn frames_on(&mut self, wire: &mut Wire, path: u32, frames: &[Frame]) -> bool {
+        let sealed = wire.peer.seal(Space::Data(path), frames);
+        if let Some(datagram) = &sealed {
+            self.datagram_on(wire, path, datagram);
+        }
+        sealed.is_some()
+    }
+
+    /// Sends a datagram from the socket of a path.
+    pub fn datagram_on(&mut self, wire: &Wire, path: u32, datagram: &[u8]) {
+        let socket = wire.others.get(&path).unwrap_or(&wire.socket);
+        self.send(socket, datagram);
+    }
+
+    /// Opens a path with a socket of its own: issues connection IDs, challenges, answers. Whether the server has answered
+    /// within half a second.
+    ///
+    /// # Errors
+    ///
+    /// If there is no socket to be had.
+    pub fn open_path(&mut self, wire: &mut Wire, path: u32) -> io::Result<bool> {
+        let issue = [wire.peer.issue(path, 0), wire.peer.issue(path, 1)];
+        self.frames(wire, &issue);
+        let socket = self.another_socket()?;
+        wire.others.insert(path, socket);
+        let ours = [path as u8; 8];
+        for turn in 0..50 {
+            if turn % 10 == 0 {
+                let challenge = [Frame::PathChallenge(ours), Frame::Padding(1150)];
+                self.frames_on(wire, path, &challenge);
+            }
+            self.pause(Duration::from_millis(10), None);
+            for frame in self.pump(wire) {
+                match frame {
+                    Frame::PathChallenge(data) => {
+                        let answer = [Frame::PathResponse(data), Frame::Padding(1150)];
+                        self.frames_on(wire, path, &answer);
+                    }
+                    Frame::PathResponse(data) if data == ours => {
+                        self.acknowledge(wire);
+                        return Ok(true);
+                    }
+                    _ => {}
+                }
+            }
+            self.acknowledge(wire);
+            if self.is_over() || wire.peer.close.is_some() {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     /// Acknowledges what came.

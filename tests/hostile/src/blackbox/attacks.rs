@@ -63,7 +63,7 @@ pub const ATTACKS: &[Attack] = &[
     ),
 ];
 
-fn multipath() -> Params {
+pub(super) fn multipath() -> Params {
     Params::generous(Some(7))
 }
 
@@ -196,7 +196,7 @@ fn replay(attacker: &mut Attacker) -> io::Result<()> {
 }
 
 /// A request for so many bytes on a stream.
-fn request(stream: u64, bytes: u32) -> Frame {
+pub(super) fn request(stream: u64, bytes: u32) -> Frame {
     Frame::Stream {
         id: 4 * stream,
         offset: 0,

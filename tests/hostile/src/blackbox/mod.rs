@@ -2,8 +2,10 @@
 
 pub mod attacker;
 pub mod attacks;
+pub mod foreign;
 pub mod heap;
 pub mod honest;
 pub mod idle;
+pub mod paths;
 pub mod report;
 pub mod server;
