@@ -249,10 +249,17 @@ impl DeliveryRate {
         }
         train.newest = train.newest.max(arrived);
         let arriving = train.newest.saturating_duration_since(train.arrived);
+        let bytes = (self.delivered - train.delivered) as f64;
         if self.packets - train.packets < TRAIN_PACKETS {
+            // Too few to tell by how far apart they arrive, which delay that varies shortens, too. But the bottleneck was not busy
+            // with them for longer than the newest took above the smallest RTT: it is no slower than that.
+            let above = (train.newest.saturating_duration_since(train.sent))
+                .saturating_sub(rtt.min())
+                .max(sending)
+                .max(TRAIN_SPAN);
+            self.is_no_slower((bytes / above.as_secs_f64()) as u64);
             return;
         }
-        let bytes = (self.delivered - train.delivered) as f64;
         if arriving >= TRAIN_SPAN && arriving.as_secs_f64() >= 1.25 * sending.as_secs_f64() {
             let rate = (bytes / arriving.as_secs_f64()) as u64;
             // Delay that varies stretches trains, too, and shortens none so often: of the newest, the fastest is the nearest.
@@ -267,11 +274,16 @@ impl DeliveryRate {
         // However short: it delivers that at least.
         let span = arriving.max(sending).max(TRAIN_SPAN);
         let least = (bytes / span.as_secs_f64()) as u64;
-        self.unstretched = self.unstretched.max(least);
-        if self.stretched > 0 {
-            self.stretched = self.stretched.max(least);
-        }
+        self.is_no_slower(least);
         self.rate = self.rate.max(least.min(self.before_fall));
+    }
+
+    /// A train showed that the bottleneck lets so much through at least, bytes per second.
+    fn is_no_slower(&mut self, rate: u64) {
+        self.unstretched = self.unstretched.max(rate);
+        if self.stretched > 0 {
+            self.stretched = self.stretched.max(rate);
+        }
     }
 
     /// The newest estimate, bytes per second; 0 before the first.
@@ -497,6 +509,40 @@ mod tests {
         assert_eq!(trains.rate.bottleneck(0), 0);
         assert_eq!(trains.rate.bottleneck(300_000), 5_000_000);
         assert_eq!(trains.rate.bottleneck(8_000_000), 8_000_000);
+    }
+
+    /// A path that has become fast again gets few packets as long as it is taken for slow.
+    #[test]
+    fn a_short_train_raises_the_bottleneck_by_what_its_delay_proves() {
+        let slow_path = || {
+            let mut trains = Trains::new();
+            (0..60).for_each(|_| _ = trains.send(40, Duration::from_millis(4), NO_DELAY));
+            assert_eq!(trains.rate.bottleneck(0) / 1000, 250);
+            trains
+        };
+        // The two packets behind the first pair arrive 0.3 ms after the smallest RTT at the latest: that counts as 2 ms.
+        let mut trains = slow_path();
+        trains.send(4, Duration::from_micros(100), NO_DELAY);
+        assert_eq!(trains.rate.bottleneck(0) / 1000, 1000);
+        // One packet behind another one proves as much.
+        let mut trains = slow_path();
+        trains.send(3, Duration::from_micros(100), NO_DELAY);
+        assert_eq!(trains.rate.bottleneck(0) / 1000, 500);
+        // Packets that arrive at the same time, but 12 ms late, may have met a bottleneck of 2000 bytes per 12 ms.
+        let mut trains = slow_path();
+        let sent = trains.now + Duration::from_millis(200);
+        let snapshots: Vec<_> = (0..4)
+            .map(|i| trains.rate.on_sent(sent, i * 1000, 1000))
+            .collect();
+        for pair in snapshots.chunks(2) {
+            let at = sent + Duration::from_millis(32);
+            let mut newest = None;
+            for snapshot in pair {
+                trains.rate.on_acked(at, sent, 1000, snapshot, &mut newest);
+            }
+            trains.rate.on_ack_end(at, NO_DELAY, &trains.rtt, newest);
+        }
+        assert_eq!(trains.rate.bottleneck(0) / 1000, 250);
     }
 
     #[test]
