@@ -35,7 +35,7 @@ pub struct ArrivalConfig {
     /// Default 1.5.
     pub margin: f64,
     /// Whether the sender's own bytes count as a queue as soon as the rate of the path's bottleneck is known, and not only once they are
-    /// more than a round trip's worth. Default true.
+    /// more than a round trip's worth, and a path is waited for at that rate. Default true.
     pub bottleneck: bool,
     /// Whether the queues of others on a path count, as its round trips show them. Default true.
     pub others: bool,

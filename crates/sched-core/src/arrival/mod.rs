@@ -49,7 +49,8 @@ const BULK_PACKETS: u64 = 256;
 ///
 /// Once packets were seen to arrive slower than they left, or earlier connections saw that, the rate of the bottleneck is known
 /// ([`PathView::bottleneck`]), and `A` is no less than `R / 2` and what it takes to let through those of our bytes that have not passed
-/// it yet: a burst into an empty slow path is a queue before any round trip shows it.
+/// it yet: a burst into an empty slow path is a queue before any round trip shows it. In `G`, `r` is then that rate if it is higher, and
+/// at most `W / S`: an application that sends little at a time is never seen to get all of it.
 ///
 /// On a path whose smallest RTT was below a millisecond, the queue is in the hosts and counts for no path: `A` is
 /// `R / 2 + leaves`, so that the path with the smallest RTT is used until its window is full.

@@ -113,6 +113,12 @@ pub(super) fn predict(
     } else {
         window_rate
     };
+    // What an application that sends little was seen to get is less than what the bottleneck lets through.
+    let delivers = if config.bottleneck && !growing {
+        rate.max((path.bottleneck as f64 * 1e-9).min(window_rate))
+    } else {
+        rate
+    };
     let in_flight = path.in_flight as f64;
     let drained = if growing {
         0.0
@@ -143,7 +149,7 @@ pub(super) fn predict(
     };
     Prediction {
         arrival: wait + min_rtt / 2.0 + others,
-        rate,
+        rate: delivers,
         round_trip: busy + min_rtt + others,
         others,
     }
@@ -279,6 +285,24 @@ mod tests {
         near(arrival(Instant::now(), &view(0)), 20.0);
         // 40 kB are what is under way in 40 ms.
         near(arrival(Instant::now(), &view(40_000)), 20.0);
+    }
+
+    /// An application that sends little is seen to get 500 bytes per ms over a bottleneck of 1200.
+    #[test]
+    fn a_path_delivers_what_its_bottleneck_lets_through_and_no_more_than_its_window() {
+        let rate = |config: &ArrivalConfig, bottleneck| {
+            let path = changed!(view(0), bottleneck = bottleneck);
+            predict(config, Instant::now(), &path, 40e6, 5e-4, 0.0).rate
+        };
+        let config = ArrivalConfig::default();
+        near(rate(&config, 0), 5e-4);
+        near(rate(&config, 1_200_000), 1.2e-3);
+        near(rate(&config, 9_000_000), 60_000.0 / 40e6);
+        let without = ArrivalConfig {
+            bottleneck: false,
+            ..config
+        };
+        near(rate(&without, 1_200_000), 5e-4);
     }
 
     #[test]
