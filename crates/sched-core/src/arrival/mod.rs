@@ -1,20 +1,20 @@
 //! Arrival: sends where data arrives first, waits where the others deliver all of it sooner, and copies what is late.
 
-mod alone;
 mod config;
 mod copies;
-mod late;
+mod overdue;
 mod predict;
-mod said;
+mod reason;
+mod single_path;
 
 pub use config::ArrivalConfig;
 
 use std::time::Instant;
 
 use copies::{Probes, REPAIR_ROUNDS, is_least, may_copy_deadline, may_copy_late, may_miss};
-use late::Watch;
+use overdue::Watch;
 use predict::{Own, Prediction, Rate, predict, run_among};
-use said::{Newest, Said};
+use reason::{Newest, Reason};
 
 use crate::support::{Patience, comes_back, nanos};
 use crate::{
@@ -235,7 +235,7 @@ impl Arrival {
             if path.in_flight == 0 {
                 known.watch.on_idle();
             } else if config.late
-                && let Some(late) = known.watch.late_by(cx.now, config.margin)
+                && let Some(late) = known.watch.overdue_by(cx.now, config.margin)
             {
                 // What has been late for so long is expected to stay late for as long again.
                 prediction.arrival += late;
@@ -292,7 +292,7 @@ impl Arrival {
                 continue;
             }
             let watch = self.known(path).watch;
-            if let Some(late) = watch.late_by(cx.now, self.config.margin) {
+            if let Some(late) = watch.overdue_by(cx.now, self.config.margin) {
                 let repaired = late + REPAIR_ROUNDS * nanos(path.min_rtt);
                 copies |= path.index != best.index && arrival < repaired;
             }
@@ -346,7 +346,7 @@ impl Arrival {
             && self.probes.is_due(cx, tempting, waiting)
         {
             copies.insert(tempting.index);
-            self.newest.said = Said::Tried;
+            self.newest.reason = Reason::Tried;
             self.newest.cause = if is_least(waiting) {
                 CopyCause::Least
             } else {
@@ -423,12 +423,12 @@ impl Arrival {
             number: cx.decision,
             copies: false,
             cause: CopyCause::Deadline,
-            said: Said::Soonest,
+            reason: Reason::Soonest,
         };
         let Some(path) = found.best else {
-            self.newest.said = match found.untested {
-                Some(_) => Said::Untested,
-                None => Said::NoRoom,
+            self.newest.reason = match found.untested {
+                Some(_) => Reason::Untested,
+                None => Reason::NoRoom,
             };
             return found
                 .untested
@@ -445,7 +445,7 @@ impl Arrival {
             self.patience.end();
             self.newest.copies = self.is_to_copy(cx, path, found.arrival);
             let data = if self.newest.copies {
-                self.newest.said = Said::CopyLate;
+                self.newest.reason = Reason::CopyLate;
                 self.newest.cause = CopyCause::Late;
                 Data::Reinject
             } else {
@@ -468,11 +468,11 @@ impl Arrival {
             && let Some(awaited) = found.awaited
             && let Some(wait) = self.wait(cx, awaited)
         {
-            self.newest.said = Said::Awaited;
+            self.newest.reason = Reason::Awaited;
             return wait;
         }
         self.patience.end();
-        self.newest.said = Said::Meanwhile;
+        self.newest.reason = Reason::Meanwhile;
         let data = self.data(queue, path, others as u64);
         self.send_and_try(cx, path, data, &found, waiting)
     }
@@ -493,7 +493,7 @@ impl Scheduler for Arrival {
             && path.open
             && path.can_send
             && path.has_rtt()
-            && let Some(decision) = self.decide_alone(cx, path)
+            && let Some(decision) = self.decide_single_path(cx, path)
         {
             return decision;
         }
@@ -501,7 +501,7 @@ impl Scheduler for Arrival {
     }
 
     fn why(&self) -> Option<&'static str> {
-        Some(self.newest.said.in_words())
+        Some(self.newest.reason.in_words())
     }
 
     fn heeds_purse(&self) -> bool {

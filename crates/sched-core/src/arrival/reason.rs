@@ -8,12 +8,12 @@ pub(super) struct Newest {
     pub(super) number: u64,
     pub(super) copies: bool,
     pub(super) cause: CopyCause,
-    pub(super) said: Said,
+    pub(super) reason: Reason,
 }
 
 /// Why it was what it was.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Said {
+pub(super) enum Reason {
     #[default]
     Soonest,
     Untested,
@@ -24,7 +24,7 @@ pub(super) enum Said {
     Tried,
 }
 
-impl Said {
+impl Reason {
     pub(super) const fn in_words(self) -> &'static str {
         match self {
             Self::Soonest => "arrives first here",

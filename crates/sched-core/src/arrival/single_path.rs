@@ -2,7 +2,7 @@
 //! the same, for the decisions once there is another one.
 
 use super::predict::{Prediction, predict};
-use super::said::{Newest, Said};
+use super::reason::{Newest, Reason};
 use super::{Arrival, ArrivalConfig, new_data};
 use crate::{Context, CopyCause, Decision, PathView};
 use std::time::Instant;
@@ -12,7 +12,11 @@ impl Arrival {
     /// is kept for it yet.
     ///
     /// No wake-up is asked for: it would be for copies of what is late, and these need a second path.
-    pub(super) fn decide_alone(&mut self, cx: &Context<'_>, path: &PathView) -> Option<Decision> {
+    pub(super) fn decide_single_path(
+        &mut self,
+        cx: &Context<'_>,
+        path: &PathView,
+    ) -> Option<Decision> {
         let config = &self.config;
         let known = self.paths.get_mut(path.index.get())?;
         let (base, measured, own) = known.note(config, cx.now, path);
@@ -38,7 +42,7 @@ impl Arrival {
             number: cx.decision,
             copies: false,
             cause: CopyCause::Asked,
-            said: Said::Soonest,
+            reason: Reason::Soonest,
         };
         self.patience.end();
         Some(Decision::send(path.index))
@@ -115,7 +119,7 @@ mod tests {
             queue.control = below(4) == 0;
             let views = [view.clone()];
             let cx = Context::new(now, &views, &queue, number);
-            let decision = lone.decide_alone(&cx, &views[0]);
+            let decision = lone.decide_single_path(&cx, &views[0]);
             // The very first one makes room for what is known.
             assert_eq!(decision.is_none(), number == 0);
             if decision.is_none() {

@@ -74,7 +74,7 @@ impl Watch {
     /// By how many nanoseconds the acknowledgement is later than predicted, if that is more than it may be: more than
     /// `margin` deviations.
     #[inline]
-    pub(super) fn late_by(&self, now: Instant, margin: f64) -> Option<f64> {
+    pub(super) fn overdue_by(&self, now: Instant, margin: f64) -> Option<f64> {
         let age = nanos_between(self.sent?, now);
         (age >= self.patience(margin)).then_some(age - self.predicted)
     }
@@ -100,27 +100,27 @@ mod tests {
     fn a_packet_is_late_beyond_what_predictions_are_usually_off_by() {
         let start = Instant::now();
         let mut watch = Watch::default();
-        assert_eq!(watch.late_by(start + ms(500), 2.0), None);
+        assert_eq!(watch.overdue_by(start + ms(500), 2.0), None);
         watch.on_sent(start, 40.0 * MS);
         // 45 + 2 * 20 + 1 ms.
-        assert_eq!(watch.late_by(start + ms(85), 2.0), None);
-        assert_eq!(watch.late_by(start + ms(86), 2.0), Some(46.0 * MS));
+        assert_eq!(watch.overdue_by(start + ms(85), 2.0), None);
+        assert_eq!(watch.overdue_by(start + ms(86), 2.0), Some(46.0 * MS));
         let due = watch.due(2.0).unwrap();
-        assert!(watch.late_by(due, 2.0).is_some() && due < start + ms(87));
+        assert!(watch.overdue_by(due, 2.0).is_some() && due < start + ms(87));
         // It took 44 ms: the next one may take 45 + 2 * 4 + 1 ms.
         watch.on_acked(start + ms(44), start);
         assert_eq!(watch.due(2.0), None);
         watch.on_sent(start + ms(100), 40.0 * MS);
-        assert_eq!(watch.late_by(start + ms(153), 2.0), None);
-        assert_eq!(watch.late_by(start + ms(154), 2.0), Some(14.0 * MS));
+        assert_eq!(watch.overdue_by(start + ms(153), 2.0), None);
+        assert_eq!(watch.overdue_by(start + ms(154), 2.0), Some(14.0 * MS));
         // A margin of nothing: 46 ms.
-        assert_eq!(watch.late_by(start + ms(146), 0.0), Some(6.0 * MS));
+        assert_eq!(watch.overdue_by(start + ms(146), 0.0), Some(6.0 * MS));
     }
 
     #[test]
     fn the_oldest_is_followed_until_it_or_a_later_one_is_heard_of() {
         let start = Instant::now();
-        let late = |watch: &Watch| watch.late_by(start + ms(500), 1.0).is_some();
+        let late = |watch: &Watch| watch.overdue_by(start + ms(500), 1.0).is_some();
         let mut watch = Watch::default();
         watch.on_sent(start + ms(10), 40.0 * MS);
         watch.on_sent(start + ms(400), 400.0 * MS);
