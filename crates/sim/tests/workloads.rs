@@ -280,8 +280,8 @@ fn one_encoding_is_about_chunk_times() {
     let result = workload.result(&network).unwrap();
     assert_eq!(result.primary, result.values["chunk_time"]);
     assert_eq!(result.values["bitrate"], 5.0);
-    // 625 kB over 52 Mbit/s: 96 ms; 60 ms of delay; and windows that grow from ten packets.
-    assert!((0.156..0.5).contains(&result.primary), "{result:?}");
+    // 625 kB over 52 Mbit/s: 96 ms; there and back over the faster path: 40 ms; and windows that grow from ten packets.
+    assert!((0.136..0.5).contains(&result.primary), "{result:?}");
 }
 
 #[test]
