@@ -4,6 +4,7 @@
 
 mod connection_ids;
 mod handshake;
+mod memory;
 mod multipath;
 mod packets;
 mod paths;

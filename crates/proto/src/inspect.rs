@@ -1,5 +1,5 @@
-//! How large each collection is that a peer can make grow, beside its cap: for tests that hold every
-//! moment of a connection against `limits.rs`. Changes nothing.
+//! How large each collection is that a peer can make grow, beside its cap, and what a connection is charged for it in bytes: for
+//! tests that hold every moment of a connection against `limits.rs`, and its memory against the charge. Changes nothing.
 
 use crate::connection::Connection;
 use crate::limits;
@@ -115,6 +115,66 @@ impl CollectionSize {
             limits::MAX_ISSUED_CIDS_PER_PATH as usize,
         );
         connection.data.for_each_size(&mut tell);
+    }
+}
+
+/// What is charged for one of each, in bytes. Ours: within a small factor of what it takes.
+mod charge {
+    pub(super) const CONNECTION: u64 = 32 << 10;
+    pub(super) const OPEN_PATH: u64 = 4096;
+    pub(super) const ABANDONED_PATH: u64 = 512;
+    pub(super) const PATH_ABANDON: u64 = 16;
+    pub(super) const CONNECTION_ID: u64 = 64;
+    pub(super) const RETIREMENT: u64 = 32;
+    pub(super) const RANGE: u64 = 16;
+    pub(super) const SENT_PACKET: u64 = 128;
+    pub(super) const CRYPTO_GAP: u64 = 32;
+    pub(super) const KEPT_PACKET: u64 = 64;
+    pub(super) const HALF_OF_A_STREAM: u64 = 512;
+    /// Of a stream that is read out of order: what was read leaves its range behind.
+    pub(super) const UNORDERED_GAP: u64 = 12;
+}
+
+impl CollectionSize {
+    /// Calls `f` with everything that a connection is charged for, and for how many bytes. The sum is what it may hold times a
+    /// constant, whatever its peer does: a test asserts that.
+    pub fn for_each_charge(connection: &Connection, mut f: impl FnMut(&'static str, u64)) {
+        let (paths, handshake) = (&connection.paths, &connection.handshake);
+        f("a connection", charge::CONNECTION);
+        f("open paths", paths.open_count() as u64 * charge::OPEN_PATH);
+        f(
+            "abandoned paths",
+            paths.retired().len() as u64 * charge::ABANDONED_PATH,
+        );
+        f(
+            "PATH_ABANDON frames",
+            paths.abandons().len() as u64 * charge::PATH_ABANDON,
+        );
+        let ids = paths.remote_cids().held() + paths.local_cids().held();
+        f("connection IDs", ids as u64 * charge::CONNECTION_ID);
+        let (retiring, _) = paths.remote_cids().sizes();
+        f("retirements", retiring as u64 * charge::RETIREMENT);
+        let of_paths = paths.iter().map(|path| path.space());
+        let of_retired = paths.retired().iter().map(|path| &path.space);
+        let (mut ranges, mut sent) = (0, 0);
+        for space in handshake.spaces().chain(of_paths).chain(of_retired) {
+            ranges += space.received.ranges() as u64;
+            sent += space.sent.remembered() as u64;
+        }
+        f("ranges of received packets", ranges * charge::RANGE);
+        f("sent packets", sent * charge::SENT_PACKET);
+        for space_id in [SpaceId::Initial, SpaceId::Handshake, SpaceId::Data] {
+            let (bytes, gaps) = handshake.session().buffered(space_id);
+            f("CRYPTO", bytes as u64 + gaps as u64 * charge::CRYPTO_GAP);
+        }
+        let kept = handshake.undecryptable();
+        let packets = kept.len() as u64 * charge::KEPT_PACKET;
+        f("undecryptable packets", kept.bytes() as u64 + packets);
+        let gaps = connection.data.streams().unordered_gaps() as u64;
+        f("gaps of unordered streams", gaps * charge::UNORDERED_GAP);
+        connection
+            .data
+            .for_each_charge(charge::HALF_OF_A_STREAM, &mut f);
     }
 }
 

@@ -96,6 +96,11 @@ impl LocalCids {
         (self.paths.len(), most.unwrap_or(0))
     }
 
+    /// IDs issued and not retired, over all paths.
+    pub(crate) fn held(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// How many more to issue for a path, given the peer's active_connection_id_limit, which
     /// counts per path ID (RFC 10069, Relation to Other Transport Parameters).
     pub(crate) fn needed(&self, path: PathId, peer_limit: u64) -> usize {

@@ -138,6 +138,11 @@ impl RemoteCids {
         )
     }
 
+    /// IDs kept, over all paths.
+    pub(crate) fn held(&self) -> usize {
+        self.paths.values().map(|path| path.held()).sum()
+    }
+
     /// Where the peer can be reached on a path. Asked several times for each packet: one copy of the look-up.
     #[inline(never)]
     pub(crate) fn active(&self, path: PathId) -> Option<ConnectionId> {

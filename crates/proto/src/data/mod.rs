@@ -360,6 +360,17 @@ impl DataPlane {
         tell("bytes of received datagrams", received, limit);
         self.streams.for_each_size(tell);
     }
+
+    /// Calls `tell` with what streams and datagrams are charged for, in bytes; `half` for each half of a stream.
+    pub(crate) fn for_each_charge(&self, half: u64, tell: &mut impl FnMut(&'static str, u64)) {
+        let (received, _) = self.datagrams.received_size();
+        tell("received datagrams", received as u64);
+        tell("datagrams to send", self.datagrams.send_size() as u64);
+        let (sends, recvs) = self.streams.open_halves();
+        tell("streams", (sends + recvs) as u64 * half);
+        tell("credit used and not read", self.streams.credit_in_use());
+        tell("written data", self.streams.buffered_send());
+    }
 }
 
 #[cfg(test)]

@@ -324,6 +324,11 @@ impl Datagrams {
         Ok(was_empty)
     }
 
+    /// What the datagrams that wait to be sent count.
+    pub(crate) fn send_size(&self) -> usize {
+        self.outgoing.size()
+    }
+
     /// What the received datagrams that were not fetched count, and what they may.
     pub(crate) fn received_size(&self) -> (usize, usize) {
         (self.incoming.size, self.recv_limit.unwrap_or(0))

@@ -161,6 +161,11 @@ impl SentPackets {
         });
     }
 
+    /// How many are remembered.
+    pub(crate) fn remembered(&self) -> usize {
+        self.in_flight.0.len() + self.other.0.len()
+    }
+
     /// Whether packets not in flight are remembered.
     pub(super) fn has_other(&self) -> bool {
         !self.other.0.is_empty()

@@ -206,12 +206,22 @@ impl Block {
             count += 1;
         }
         if count == 0 {
+            self.make_room_for_a_range();
             self.ranges.insert(first, merged);
         } else {
             self.ranges[first] = merged;
             self.ranges.drain(first + 1..first + count);
         }
         u64::from(merged.1 - merged.0) - known
+    }
+
+    /// Grows by an eighth, not to twice as many: of single bytes with gaps of one, which use two bytes of credit each, the ranges take
+    /// more memory than the bytes. To insert one moves half of them anyway.
+    fn make_room_for_a_range(&mut self) {
+        let len = self.ranges.len();
+        if len == self.ranges.capacity() {
+            self.ranges.reserve_exact((len / 8).max(8));
+        }
     }
 
     /// Takes out the first range, if it begins at `start`; where it ends.

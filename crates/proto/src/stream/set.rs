@@ -436,7 +436,6 @@ impl Streams {
     }
 
     /// Bytes written and kept until all up to them is acknowledged.
-    #[cfg(test)]
     pub(crate) fn buffered_send(&self) -> u64 {
         self.totals.buffered
     }
@@ -471,10 +470,20 @@ impl Streams {
         self.max_out_of_order_seen
     }
 
-    /// StreamMap of streams that have state, sending and receiving.
-    #[cfg(test)]
+    /// Halves of streams that have state, sending and receiving.
     pub(crate) fn open_halves(&self) -> (usize, usize) {
         (self.sends.len(), self.recvs.len())
+    }
+
+    /// Gaps of the streams that are read out of order.
+    pub(crate) fn unordered_gaps(&self) -> usize {
+        let unordered = self.recvs.values().filter(|s| s.assembler.is_unordered());
+        unordered.map(|stream| stream.assembler.gaps()).sum()
+    }
+
+    /// What the peer has used of the connection's credit and the application has not read: data, and the gaps in it.
+    pub(crate) fn credit_in_use(&self) -> u64 {
+        self.received.saturating_sub(self.window.consumed())
     }
 
     /// Calls `tell` with each collection that the peer can make grow, its size and its cap.

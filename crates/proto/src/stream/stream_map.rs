@@ -110,7 +110,6 @@ impl<T> StreamMap<T> {
         half
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.few.len() + self.many.len()
     }
