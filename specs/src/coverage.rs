@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::citation::{Citation, Kind};
+use crate::deviations::Deviation;
 use crate::specification::{Level, Requirement, Section, Specification};
 
 /// The specifications with their citations.
@@ -14,6 +15,8 @@ pub struct Coverage {
     pub citations: Vec<Found>,
     /// Those whose quote is not where they say, and why.
     pub wrong: Vec<(Citation, String)>,
+    /// The sections that the page of deviations names.
+    pub deviations: Vec<Deviation>,
 }
 
 /// A citation and its place in the text.
@@ -44,6 +47,11 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
+    /// Met but for what an exception says.
+    pub fn deviates(&self) -> bool {
+        self.met && self.excepted
+    }
+
     /// Neither met nor excepted.
     pub fn is_missing(&self) -> bool {
         !self.met && !self.excepted
@@ -55,7 +63,7 @@ impl Judged<'_> {
 pub struct Counts {
     /// All.
     pub total: usize,
-    /// Implemented.
+    /// Implemented, without exception.
     pub met: usize,
     /// Implemented and tested.
     pub tested: usize,
@@ -85,7 +93,26 @@ impl Coverage {
             specifications,
             citations: found,
             wrong,
+            deviations: Vec::new(),
         }
+    }
+
+    /// Sections that the page of deviations names, with requirements of which no exception says what is different.
+    pub fn unexplained(&self) -> Vec<&Deviation> {
+        let explained = |deviation: &&Deviation| {
+            let named = format!("rfc{}.txt", deviation.rfc);
+            let known = self.specifications.iter();
+            let Some(index) = known.clone().position(|one| one.path.ends_with(&named)) else {
+                return true;
+            };
+            let judged = self.judge(index);
+            let mut here = judged
+                .iter()
+                .filter(|judged| judged.section.id == deviation.section);
+            here.clone().next().is_none() || here.any(|judged| judged.excepted)
+        };
+        let all = self.deviations.iter();
+        all.filter(|deviation| !explained(deviation)).collect()
     }
 
     /// The requirements of a specification in the order of its text.
@@ -130,8 +157,9 @@ impl Coverage {
         for judged in self.judge(specification) {
             if judged.requirement.level == level {
                 counts.total += 1;
-                counts.met += usize::from(judged.met);
-                counts.tested += usize::from(judged.met && judged.tested);
+                let met = judged.met && !judged.excepted;
+                counts.met += usize::from(met);
+                counts.tested += usize::from(met && judged.tested);
                 counts.excepted += usize::from(judged.excepted);
                 counts.missing += usize::from(judged.is_missing());
             }

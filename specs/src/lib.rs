@@ -4,6 +4,7 @@
 pub mod citation;
 pub mod config;
 pub mod coverage;
+pub mod deviations;
 pub mod error;
 pub mod report;
 pub mod specification;
@@ -32,5 +33,7 @@ pub fn read(root: &Path) -> Result<Coverage, Error> {
     for file in config::exception_files(root)? {
         citations.extend(citation::in_exceptions(root, &file)?);
     }
-    Ok(Coverage::new(specifications, citations))
+    let mut coverage = Coverage::new(specifications, citations);
+    coverage.deviations = deviations::read(root)?;
+    Ok(coverage)
 }

@@ -42,6 +42,16 @@ pub fn report(coverage: &Coverage, options: &Options) -> String {
     for (citation, why) in &coverage.wrong {
         let _ = writeln!(out, "{}:{}: {why}", citation.file.display(), citation.line);
     }
+    for deviation in coverage.unexplained() {
+        let _ = writeln!(
+            out,
+            "{}:{}: RFC {} {}: no exception says what is different",
+            crate::deviations::PAGE,
+            deviation.line,
+            deviation.rfc,
+            deviation.section
+        );
+    }
     out
 }
 
@@ -70,6 +80,7 @@ fn table(coverage: &Coverage, out: &mut String) {
 
 fn requirement(name: &str, judged: &Judged<'_>, out: &mut String) {
     let word = match (judged.met, judged.tested, judged.excepted) {
+        (true, _, true) => "deviates",
         (true, true, _) => "tested",
         (true, false, _) => "met, not tested",
         (false, _, true) => "exception",

@@ -330,6 +330,10 @@ fn cve_2026_35191_coalesced_packets() {
 
 /// rustls CVE-2026-123613: messages of TLS at a level where they do not belong (RFC 9001 section 4.1.3), and a KeyUpdate, which QUIC
 /// has not (section 6).
+//= specs/rfc9001.txt#section-6
+//= type=test
+//# Endpoints MUST treat the receipt of a TLS KeyUpdate message as a connection error of
+//# type 0x010a, equivalent to a fatal TLS alert of unexpected_message; see Section 4.8.
 #[test]
 fn cve_2026_123613_messages_at_the_wrong_level() {
     const UNEXPECTED_MESSAGE: Option<u64> = Some(0x10a);
@@ -361,6 +365,7 @@ fn cve_2026_123613_messages_at_the_wrong_level() {
             [UNEXPECTED_MESSAGE, DECODE_ERROR].contains(&error),
             "{message:?}: {error:?}"
         );
+        assert!(message[0] != 24 || error == UNEXPECTED_MESSAGE);
     }
 }
 
@@ -393,6 +398,10 @@ fn noq_1_4_application_close_in_an_initial() {
 
 /// noq 1.4: what an application says when it closes during the handshake stays with it (RFC 9000 section 10.2.3): APPLICATION_ERROR
 /// without a reason.
+//= specs/rfc9000.txt#section-12.5
+//= type=test
+//# CONNECTION_CLOSE frames signaling application errors (type 0x1d) MUST only appear in
+//# the application data packet number space.
 #[test]
 fn noq_1_4_close_during_the_handshake() {
     for against_server in [true, false] {

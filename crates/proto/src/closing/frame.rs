@@ -47,6 +47,9 @@ impl CloseFrame {
                 //= specs/rfc9000.txt#section-10.2.3
                 //# A CONNECTION_CLOSE of type 0x1d MUST be replaced by a CONNECTION_CLOSE of type 0x1c
                 //# when sending the frame in Initial or Handshake packets.
+                //= specs/rfc9000.txt#section-12.5
+                //# CONNECTION_CLOSE frames signaling application errors (type 0x1d) MUST only appear in
+                //# the application data packet number space.
                 //= specs/rfc9000.txt#section-10.2.3
                 //# Endpoints MUST clear the value of the Reason Phrase field and SHOULD use the
                 //# APPLICATION_ERROR code when converting to a CONNECTION_CLOSE of type 0x1c.

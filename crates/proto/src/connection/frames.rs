@@ -49,6 +49,9 @@ impl Connection {
             //= specs/rfc9000.txt#section-17.2.4
             //# Endpoints MUST treat receipt of Handshake packets with other frames as a connection
             //# error of type PROTOCOL_VIOLATION.
+            //= specs/rfc9001.txt#section-8.3
+            //# A server MUST treat receipt of a CRYPTO frame in a 0-RTT packet as a connection error of
+            //# type PROTOCOL_VIOLATION.
             if !frame.allowed_in(ty) {
                 return Err(not_allowed().in_frame(frame_type));
             }

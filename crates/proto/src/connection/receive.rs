@@ -81,6 +81,14 @@ impl Connection {
                 }
                 Some(_) => {}
             }
+            //= specs/rfc9000.txt#section-12.2
+            //# The receiver of coalesced QUIC packets MUST individually process each QUIC packet and
+            //# separately acknowledge them, as if they were received as the payload of different UDP
+            //# datagrams.
+            //= specs/rfc9000.txt#section-12.2
+            //# For example, if decryption fails (because the keys are not available or for any other
+            //# reason), the receiver MAY either discard or buffer the packet for later processing and
+            //# MUST attempt to process the remaining packets.
             self.on_packet(arrival, &packet, &mut rest[..len]);
             if self.state.is_drained() {
                 return;
@@ -196,6 +204,9 @@ impl Connection {
         //= specs/rfc9000.txt#section-12.3
         //# A receiver MUST discard a newly unprotected packet unless it is certain that it has not
         //# processed another packet with the same packet number from the same packet number space.
+        //= specs/rfc9000.txt#section-12.3
+        //# Duplicate suppression MUST happen after removing packet protection for the reasons
+        //# described in Section 9.5 of [QUIC-TLS].
         let repeated = match ty {
             PacketType::ZeroRtt => {
                 let path = self.paths.get(PathId::ZERO);
@@ -269,6 +280,12 @@ impl Connection {
         //= specs/rfc9001.txt#section-5.7
         //# A server MUST NOT process incoming 1-RTT protected packets before the TLS handshake is
         //# complete.
+        //= specs/rfc9001.txt#section-5.7
+        //# Endpoints in either role MUST NOT decrypt 1-RTT packets from their peer prior to
+        //# completing the handshake.
+        //= specs/rfc9001.txt#section-5.7
+        //# Even if it has 1-RTT secrets, a client MUST NOT process incoming 1-RTT protected packets
+        //# before the TLS handshake is complete.
         let ready = self.handshake.is_complete() || self.state.is_closing();
         if self.handshake.one_rtt().is_none() || !ready {
             if self.state.is_alive() {

@@ -265,6 +265,9 @@ impl Session {
             //# As QUIC provides alternative mechanisms for connection termination and the TLS
             //# connection is only closed if an error is encountered, a QUIC endpoint MUST treat any
             //# alert from TLS as if it were at the "fatal" level.
+            //= specs/rfc9001.txt#section-6
+            //# Endpoints MUST treat the receipt of a TLS KeyUpdate message as a connection error of
+            //# type 0x010a, equivalent to a fatal TLS alert of unexpected_message; see Section 4.8.
             // RFC 9001 section 4.8: a TLS alert becomes a connection error of code 0x100 + alert.
             let alert = self.tls.alert().map_or(80, u8::from);
             if error == rustls::PeerMisbehaved::InvalidMaxEarlyDataSize.into() {
