@@ -307,3 +307,60 @@ fn cve_2025_61684_ranges_below_zero() {
         }
     }
 }
+
+/// What OpenSSL CVE-2026-42772 and others are about: what a frame costs must not depend on how many came before. Ten kinds of frames, a
+/// hundred in a packet: allocations for each at 10^3 and at 10^5.
+#[test]
+fn cost_of_a_frame_at_10_to_3_and_10_to_5() {
+    type Make = fn(u64) -> Frame;
+    let kinds: [(&str, Make); 10] = [
+        ("PING", |_| Frame::Ping),
+        ("MAX_DATA", |n| Frame::MaxData((1 << 41) + n)),
+        ("MAX_STREAM_DATA", |n| Frame::MaxStreamData {
+            id: 0,
+            max: (1 << 41) + n,
+        }),
+        ("DATA_BLOCKED", Frame::DataBlocked),
+        ("STREAM, the same byte", |_| stream(0, 5, &[7])),
+        // Backwards over 50 streams, 2,000 pieces each.
+        ("STREAM, reversed", |n| {
+            stream(4 * (n / 2000 % 50), 2 * (2000 - n % 2000), &[7])
+        }),
+        ("RETIRE_CONNECTION_ID", |_| Frame::RetireCid {
+            path: Some(1),
+            seq: 0,
+        }),
+        ("PATH_STATUS", |n| Frame::PathStatus {
+            path: 1,
+            seq: n,
+            backup: n.is_multiple_of(3),
+        }),
+        ("PATH_CHALLENGE", |n| Frame::PathChallenge(n.to_be_bytes())),
+        ("MAX_PATH_ID", |n| Frame::MaxPathId(8 + n)),
+    ];
+    for (what, make) in kinds {
+        let mut duel = server();
+        duel.open_path(1);
+        duel.victim.keep_events = false;
+        duel.send(&[stream(0, 0, &[7])]);
+        let mut costs = Vec::new();
+        let mut number = 0;
+        for packets in [10, 1000] {
+            let begin = meter::reading().allocations;
+            for packet in 0..packets {
+                let frames: Vec<_> = (number..number + 100).map(make).collect();
+                duel.send(&frames);
+                number += 100;
+                if packet % 20 == 19 {
+                    let came = duel.collect();
+                    duel.answer(&came);
+                }
+            }
+            let count = meter::reading().allocations - begin;
+            costs.push(count as f64 / (100.0 * f64::from(packets)));
+        }
+        assert!(duel.alive(), "{what}: {:?}", duel.reason());
+        let what = format!("allocations for one {what}, 10^5 for 10^3");
+        figure("cost of a frame", &what, costs[1], costs[0] + 0.1);
+    }
+}
