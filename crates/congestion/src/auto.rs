@@ -71,6 +71,13 @@ const MOST_EVENTS: f32 = 9.0;
 /// and a queue of two packets that flows share loses as much.
 const MOST_LOST: f64 = 0.04;
 const MOST_LOST_RUNS: u32 = 16;
+/// A path is small whose highest delivery rate fills so many packets of its shortest round trip. A queue of a few packets that it
+/// shares drops as much as a radio link loses, at the same round trips, and goes on to when this flow sends less.
+const SMALL_PATH: f64 = 20.0;
+/// On a small path so many runs are forgiven, not counting slow start: enough until BBRv3 takes over.
+const FORGIVEN_SMALL: u32 = 8;
+/// And fewer lost runs are too many. CUBIC makes as many in a window of seven packets.
+const MOST_LOST_SMALL: f64 = 0.03;
 /// For so long it does not take over again after the first time that it was wrong.
 const RETURNED: Duration = Duration::from_secs(5);
 /// The highest delivery rate is that of this time, at least, and twice that at most.
@@ -124,6 +131,8 @@ struct Path {
     forgiven: u64,
     forgiven_runs: u32,
     last_lost: Option<u64>,
+    /// Of all the time in which the path was small.
+    forgiven_small: u32,
     /// Losses of the newest report.
     runs: u32,
     /// Since the last trial, if losses are forgiven.
@@ -144,6 +153,8 @@ struct Path {
     /// The highest delivery rate of this span and of the one before it, bytes per second.
     rates: [f64; 2],
     rates_end: Option<Instant>,
+    /// And of all times.
+    highest_rate: f64,
     /// Careful resume is under way.
     resuming: bool,
     /// BBRv3 is to take over with the next acknowledgement.
@@ -209,6 +220,7 @@ impl Path {
             }
             self.forgives = cause != LossCause::Overflow
                 && !self.loses_too_much()
+                && !(self.is_small() && self.forgiven_small >= FORGIVEN_SMALL)
                 && self.judge.chance_share() >= FORGIVEN_SHARE
                 && !self.judge.has_plain_queue()
                 && self.refused_until.is_none_or(|until| event.now >= until)
@@ -223,6 +235,9 @@ impl Path {
         if self.forgives && !slow_start {
             // In slow start, the first packets that a queue drops may be among them.
             self.forgiven_runs = self.forgiven_runs.saturating_add(runs);
+            if self.is_small() {
+                self.forgiven_small = self.forgiven_small.saturating_add(runs);
+            }
         } else {
             self.forgiven_runs = 0;
         }
@@ -249,7 +264,18 @@ impl Path {
 
     /// More is lost than radio links lose by chance.
     fn loses_too_much(&self) -> bool {
-        self.lost.runs >= MOST_LOST_RUNS && self.lost.rate() * f64::from(self.mtu) > MOST_LOST
+        let most = if self.is_small() {
+            MOST_LOST_SMALL
+        } else {
+            MOST_LOST
+        };
+        self.lost.runs >= MOST_LOST_RUNS && self.lost.rate() * f64::from(self.mtu) > most
+    }
+
+    /// The path holds few packets, as far as was seen.
+    fn is_small(&self) -> bool {
+        let most = SMALL_PATH * f64::from(self.mtu);
+        self.highest_rate * self.judge.min_rtt().as_secs_f64() < most
     }
 
     /// Whether BBRv3 takes over: chance explains what is lost.
@@ -306,6 +332,7 @@ impl Path {
             self.rates = [0.0, self.rates[0]];
         }
         self.rates[0] = self.rates[0].max(rate);
+        self.highest_rate = self.highest_rate.max(rate);
     }
 
     /// Begins a trial, if it is time for one.

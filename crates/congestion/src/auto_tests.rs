@@ -14,6 +14,8 @@ struct Run {
     rtt: RttEstimator,
     number: u64,
     delivered: u64,
+    /// What is delivered, bytes per second.
+    rate: f64,
 }
 
 impl Run {
@@ -29,6 +31,7 @@ impl Run {
             rtt,
             number: 0,
             delivered: 0,
+            rate: 1.25e6,
         }
     }
 
@@ -65,7 +68,7 @@ impl Run {
             let prior_delivered = self.delivered.saturating_sub(PACKETS * u64::from(MTU));
             self.delivered += u64::from(MTU);
             let sample_of_rate = RateSample {
-                rate: 1.25e6,
+                rate: self.rate,
                 newly_acked: MTU.into(),
                 delivered: self.delivered - prior_delivered,
                 prior_delivered,
@@ -301,4 +304,27 @@ fn it_is_known_by_name_and_small() {
     // The judge, and what is done with its verdicts.
     let own = size_of::<Path>() - size_of::<LossJudge>();
     assert!(own <= 368, "{own}");
+}
+
+#[test]
+fn a_small_path_is_forgiven_little() {
+    let forgiven = |rate: f64| {
+        let mut run = Run::cubic();
+        run.rate = rate;
+        run.overflow();
+        // What is forgiven in slow start does not count.
+        run.state().reopens_at = run.state().returned_until;
+        let (mut forgiven, mut at_end) = (0, false);
+        for _ in 0..60 {
+            let before = run.cc.congestion_events(run.path);
+            run.round(1, calm);
+            at_end = run.cc.congestion_events(run.path) == before;
+            forgiven += u32::from(at_end);
+        }
+        (forgiven, at_end)
+    };
+    // 0.6 MB/s and 40 ms: 20 packets, or one fewer.
+    let (small, at_end) = forgiven(0.57e6);
+    assert_eq!((small, at_end), (FORGIVEN_SMALL, false));
+    assert!(forgiven(0.61e6).0 > 2 * FORGIVEN_SMALL);
 }
