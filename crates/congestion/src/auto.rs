@@ -78,6 +78,8 @@ const SMALL_PATH: f64 = 20.0;
 const FORGIVEN_SMALL: u32 = 8;
 /// And fewer lost runs are too many. CUBIC makes as many in a window of seven packets.
 const MOST_LOST_SMALL: f64 = 0.03;
+/// Before so many packets were delivered, and none was lost, nothing is watched: most connections end with fewer or stay idle.
+const WATCHED: u64 = 8;
 /// For so long it does not take over again after the first time that it was wrong.
 const RETURNED: Duration = Duration::from_secs(5);
 /// The highest delivery rate is that of this time, at least, and twice that at most.
@@ -169,9 +171,10 @@ struct Path {
 }
 
 impl Path {
-    fn new(mtu: u16) -> Self {
+    fn new(mtu: u16, shortest: Duration) -> Self {
         Self {
             mtu,
+            judge: LossJudge::with_min_rtt(shortest),
             ..Self::default()
         }
     }
@@ -429,12 +432,22 @@ impl Path {
     }
 }
 
-/// The controller.
+/// A path, which is watched from some packets on.
+#[derive(Debug)]
+struct Slot {
+    mtu: u16,
+    watched: Option<Box<Path>>,
+}
+
+/// The controller. Small while no path is watched: an idle connection is.
 pub(super) struct Auto {
     cubic: Cubic,
-    /// Of the paths that it steers.
-    bbr: Bbr,
-    paths: Slots<Path>,
+    /// Of the paths that it steers; once there is one.
+    bbr: Option<Box<Bbr>>,
+    slow_start: Option<SlowStart>,
+    /// Of BBRv3.
+    seed: [u8; 8],
+    paths: Slots<Slot>,
 }
 
 impl Auto {
@@ -445,36 +458,62 @@ impl Auto {
     ) -> Self {
         Self {
             cubic: Cubic::new(initial, slow_start.unwrap_or_default()),
-            bbr: Bbr::new(initial, slow_start, seed),
+            bbr: None,
+            slow_start,
+            seed: std::array::from_fn(|i| seed[i]),
             paths: Slots::default(),
         }
     }
 
-    /// Whether BBRv3 steers the path.
-    fn is_handed(&self, path: PathIndex) -> bool {
-        self.paths.get(path).is_some_and(|p| p.stay.is_some())
+    fn watched(&self, path: PathIndex) -> Option<&Path> {
+        self.paths.get(path)?.watched.as_deref()
+    }
+
+    fn watched_mut(&mut self, path: PathIndex) -> Option<&mut Path> {
+        self.paths.get_mut(path)?.watched.as_deref_mut()
+    }
+
+    /// The path is watched from now on. `shortest`: the shortest of the round trips that were not, if there were any.
+    fn watch(&mut self, path: PathIndex, shortest: Option<Duration>) -> Option<&mut Path> {
+        let slot = self.paths.get_mut(path)?;
+        let begin = || Box::new(Path::new(slot.mtu, shortest.unwrap_or(Duration::MAX)));
+        Some(slot.watched.get_or_insert_with(begin))
+    }
+
+    /// BBRv3, if it steers the path.
+    fn handed(&self, path: PathIndex) -> Option<&Bbr> {
+        self.watched(path).filter(|p| p.stay.is_some())?;
+        self.bbr.as_deref()
+    }
+
+    fn handed_mut(&mut self, path: PathIndex) -> Option<&mut Bbr> {
+        self.watched(path).filter(|p| p.stay.is_some())?;
+        self.bbr.as_deref_mut()
     }
 
     fn steers(&self, path: PathIndex) -> &dyn Controller {
-        if self.is_handed(path) {
-            &self.bbr
-        } else {
-            &self.cubic
+        match self.handed(path) {
+            Some(bbr) => bbr,
+            None => &self.cubic,
         }
     }
 
     fn steers_mut(&mut self, path: PathIndex) -> &mut dyn Controller {
-        if self.is_handed(path) {
-            &mut self.bbr
-        } else {
-            &mut self.cubic
+        // Not by `handed_mut`, which would borrow all of it for both arms.
+        match (self.handed(path).is_some(), &mut self.bbr) {
+            (true, Some(bbr)) => &mut **bbr,
+            _ => &mut self.cubic,
         }
     }
 
     /// An ACK frame of a path that BBRv3 steers.
     fn on_ack_of_stay(&mut self, ack: &AckSummary<'_>) -> bool {
-        let held_back = self.bbr.on_ack_end(ack);
-        let (Some(p), Some(round)) = (self.paths.get_mut(ack.path), self.bbr.round(ack.path))
+        let Some(bbr) = &mut self.bbr else {
+            return false;
+        };
+        let held_back = bbr.on_ack_end(ack);
+        let slot = self.paths.get_mut(ack.path);
+        let (Some(p), Some(round)) = (slot.and_then(|s| s.watched.as_mut()), bbr.round(ack.path))
         else {
             return held_back;
         };
@@ -493,15 +532,15 @@ impl Auto {
             return held_back;
         };
         // What BBRv3 found fills the path, unless it found that at the cost of others.
-        let found = self.bbr.bdp(ack.path);
+        let found = bbr.bdp(ack.path);
         let window = match reason {
             Reason::Losses => found.min(stay.window),
             _ => found,
         };
         p.stay = None;
         p.end_stay(reason, ack.now);
-        p.past_events += self.bbr.congestion_events(ack.path);
-        self.bbr.remove_path(ack.path);
+        p.past_events += bbr.congestion_events(ack.path);
+        bbr.remove_path(ack.path);
         self.cubic.settle(ack.path, window, ack.now);
         false
     }
@@ -509,16 +548,17 @@ impl Auto {
 
 impl Controller for Auto {
     fn add_path(&mut self, new: &NewPath) {
-        if self.is_handed(new.path) {
-            self.bbr.remove_path(new.path);
+        if let Some(bbr) = self.handed_mut(new.path) {
+            bbr.remove_path(new.path);
         }
         self.cubic.add_path(new);
-        self.paths.set(new.path, Some(Path::new(new.mtu)));
+        let (mtu, watched) = (new.mtu, None);
+        self.paths.set(new.path, Some(Slot { mtu, watched }));
     }
 
     fn remove_path(&mut self, path: PathIndex) {
-        if self.is_handed(path) {
-            self.bbr.remove_path(path);
+        if let Some(bbr) = self.handed_mut(path) {
+            bbr.remove_path(path);
         }
         self.cubic.remove_path(path);
         self.paths.set(path, None);
@@ -533,7 +573,7 @@ impl Controller for Auto {
     }
 
     fn on_packet_lost(&mut self, packet: &LostPacket) {
-        if let Some(p) = self.paths.get_mut(packet.path) {
+        if let Some(p) = self.watch(packet.path, None) {
             p.on_lost(packet);
         }
         self.steers_mut(packet.path).on_packet_lost(packet);
@@ -541,21 +581,25 @@ impl Controller for Auto {
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
         let path = event.path;
-        let Some(p) = self.paths.get_mut(path) else {
-            return;
-        };
-        if p.stay.is_some() {
-            if !event.ecn {
-                p.on_loss_of_stay(event, self.bbr.is_probing(path));
+        if let Some(bbr) = self.handed_mut(path) {
+            let probing = bbr.is_probing(path);
+            bbr.on_congestion_event(event);
+            if let Some(p) = self.watched_mut(path).filter(|_| !event.ecn) {
+                p.on_loss_of_stay(event, probing);
             }
-            self.bbr.on_congestion_event(event);
+            return;
+        }
+        if event.ecn {
+            // A mark is never made by chance.
+            self.cubic.on_congestion_event(event);
             return;
         }
         let window = self.cubic.window(path);
         let slow_start = self.cubic.in_slow_start(path);
-        // A mark is never made by chance.
-        let gives_way = event.ecn || p.on_loss(event, window, slow_start);
-        if gives_way {
+        let Some(p) = self.watch(path, None) else {
+            return;
+        };
+        if p.on_loss(event, window, slow_start) {
             self.cubic.on_congestion_event(event);
         } else if !slow_start && p.reopens(event.now) {
             self.cubic.reopen(path);
@@ -570,7 +614,13 @@ impl Controller for Auto {
         let path = ack.path;
         let window = self.cubic.window(path);
         let slow_start = self.cubic.in_slow_start(path);
-        let Some(p) = self.paths.get_mut(path) else {
+        if self.watched(path).is_none() {
+            let mtu = self.paths.get(path).map_or(0, |slot| slot.mtu);
+            if ack.sample.total_delivered < WATCHED * u64::from(mtu) {
+                return false;
+            }
+        }
+        let Some(p) = self.watch(path, Some(ack.rtt.min())) else {
             return false;
         };
         let before = p.on_ack(ack, window, slow_start);
@@ -579,7 +629,9 @@ impl Controller for Auto {
         }
         if p.hands_over {
             let known = p.begin_stay(ack, window);
-            self.bbr.take_over(path, &known);
+            let seed = std::array::from_fn(|i| self.seed[i % self.seed.len()]);
+            let make = || Box::new(Bbr::new(self.cubic.initial, self.slow_start, seed));
+            self.bbr.get_or_insert_with(make).take_over(path, &known);
         } else if let Some(before) = before {
             self.cubic.raise(path, before);
         }
@@ -591,7 +643,7 @@ impl Controller for Auto {
     }
 
     fn on_resume(&mut self, path: PathIndex, now: Instant, step: &ResumeStep) -> bool {
-        if let Some(p) = self.paths.get_mut(path) {
+        if let Some(p) = self.watch(path, None) {
             p.resuming = match step {
                 ResumeStep::Jump { .. } | ResumeStep::Retreat { .. } => true,
                 ResumeStep::Settle { validating, .. } => *validating,
@@ -607,9 +659,14 @@ impl Controller for Auto {
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         self.cubic.on_mtu_update(path, mtu);
-        self.bbr.on_mtu_update(path, mtu);
-        if let Some(p) = self.paths.get_mut(path) {
-            p.mtu = mtu;
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_mtu_update(path, mtu);
+        }
+        if let Some(slot) = self.paths.get_mut(path) {
+            slot.mtu = mtu;
+            if let Some(p) = &mut slot.watched {
+                p.mtu = mtu;
+            }
         }
     }
 
@@ -630,14 +687,16 @@ impl Controller for Auto {
     }
 
     fn congestion_events(&self, path: PathIndex) -> u64 {
-        let past = self.paths.get(path).map_or(0, |p| p.past_events);
-        let bbr = self.bbr.congestion_events(path);
+        let past = self.watched(path).map_or(0, |p| p.past_events);
+        let bbr = self
+            .bbr
+            .as_ref()
+            .map_or(0, |bbr| bbr.congestion_events(path));
         past + bbr + self.cubic.congestion_events(path)
     }
 
     fn loss_causes(&self, path: PathIndex) -> LossCauses {
-        self.paths
-            .get(path)
+        self.watched(path)
             .map_or_else(LossCauses::default, |p| p.judge.causes())
     }
 }

@@ -44,7 +44,7 @@ impl Run {
     }
 
     fn state(&mut self) -> &mut Path {
-        self.cc.paths.get_mut(self.path).unwrap()
+        self.cc.watch(self.path, None).unwrap()
     }
 
     fn window(&self) -> u64 {
@@ -160,7 +160,7 @@ fn a_trial_that_finds_as_many_losses_proves_chance() {
         let reduced = run.cc.congestion_events(run.path) > events;
         trials += u32::from(reduced && run.window() < before);
     }
-    let p = run.cc.paths.get(run.path).unwrap();
+    let p = run.cc.watched(run.path).unwrap();
     assert!(p.confirmed >= 1 && p.refused == 0, "{p:?}");
     assert!(trials <= 4, "{trials}");
 }
@@ -173,9 +173,9 @@ fn a_trial_that_finds_fewer_losses_ends_forgiving() {
     let mut refused = Vec::new();
     let begin = run.now;
     for _ in 0..2000 {
-        let trial = run.cc.paths.get(run.path).unwrap().trial.is_some();
+        let trial = run.cc.watched(run.path).unwrap().trial.is_some();
         run.round(u64::from(!trial), |i| 46_000 + i % 5 * 50);
-        let p = run.cc.paths.get(run.path).unwrap();
+        let p = run.cc.watched(run.path).unwrap();
         if p.refused as usize > refused.len() {
             refused.push((run.now - begin, p.refused_until.unwrap() - run.now));
         }
@@ -212,7 +212,7 @@ fn slow_start_begins_again_without_a_queue() {
         rounds += 1;
         assert!(rounds < 10);
     }
-    let p = run.cc.paths.get(run.path).unwrap();
+    let p = run.cc.watched(run.path).unwrap();
     assert_eq!(p.reopened, 1);
     let mut standing = Run::cubic();
     standing.overflow();
@@ -228,12 +228,12 @@ fn bbr_takes_over_where_chance_explains_the_losses() {
     let mut run = Run::new();
     run.round(0, calm);
     let mut rounds = 0;
-    while !run.cc.is_handed(run.path) {
+    while run.cc.handed(run.path).is_none() {
         let window = run.window();
         run.round(1, calm);
         rounds += 1;
         assert!(rounds < 20, "{:?}", run.state());
-        if run.cc.is_handed(run.path) {
+        if run.cc.handed(run.path).is_some() {
             assert!(run.window() >= window);
         }
     }
@@ -246,10 +246,10 @@ fn bbr_takes_over_where_chance_explains_the_losses() {
     for _ in 0..200 {
         run.round(1, calm);
     }
-    assert!(run.cc.is_handed(run.path), "{:?}", run.state());
+    assert!(run.cc.handed(run.path).is_some(), "{:?}", run.state());
     // Many more losses: back to CUBIC, without slow start, and not again for five seconds.
     let mut rounds = 0;
-    while run.cc.is_handed(run.path) {
+    while run.cc.handed(run.path).is_some() {
         run.round(6, calm);
         rounds += 1;
         assert!(rounds < 30, "{:?}", run.state());
@@ -260,7 +260,7 @@ fn bbr_takes_over_where_chance_explains_the_losses() {
     assert!(until - run.now > Duration::from_millis(4900));
     while run.now + Duration::from_millis(200) < until {
         run.round(1, calm);
-        assert!(!run.cc.is_handed(run.path));
+        assert!(run.cc.handed(run.path).is_none());
     }
 }
 
@@ -271,7 +271,7 @@ fn bbr_does_not_take_over_where_a_queue_overflows() {
     run.overflow();
     for _ in 0..100 {
         run.round(1, |i| 40_000 + i * 500);
-        assert!(!run.cc.is_handed(run.path));
+        assert!(run.cc.handed(run.path).is_none());
     }
 }
 
@@ -284,7 +284,7 @@ fn a_path_that_changes_begins_with_cubic() {
         for _ in 0..20 {
             run.round(1, calm);
         }
-        assert!(run.cc.is_handed(run.path));
+        assert!(run.cc.handed(run.path).is_some());
         if removed {
             run.cc.remove_path(run.path);
             assert_eq!(run.window(), 0);
@@ -293,7 +293,7 @@ fn a_path_that_changes_begins_with_cubic() {
             run.cc
                 .on_path_changed(&NewPath::new(run.path, run.now, MTU));
         }
-        assert!(!run.cc.is_handed(run.path) && run.cc.in_slow_start(run.path));
+        assert!(run.cc.handed(run.path).is_none() && run.cc.in_slow_start(run.path));
         assert_eq!(run.window(), InitialWindow::default().bytes(MTU));
     }
 }
@@ -327,4 +327,28 @@ fn a_small_path_is_forgiven_little() {
     let (small, at_end) = forgiven(0.57e6);
     assert_eq!((small, at_end), (FORGIVEN_SMALL, false));
     assert!(forgiven(0.61e6).0 > 2 * FORGIVEN_SMALL);
+}
+
+/// Most connections send little: nothing is kept for their paths, and what was the shortest round trip until then is known.
+#[test]
+fn a_path_is_watched_from_some_packets_on() {
+    let mut run = Run::new();
+    assert!(size_of::<Auto>() <= 128, "{}", size_of::<Auto>());
+    run.rtt
+        .update(run.now, Duration::from_millis(30), Duration::ZERO);
+    for packets in 1..=WATCHED {
+        let delivered = RateSample {
+            total_delivered: packets * u64::from(MTU),
+            ..RateSample::default()
+        };
+        assert!(run.cc.watched(run.path).is_none());
+        let ack = AckSummary::new(run.path, run.now, run.now, &delivered, &run.rtt);
+        run.cc.on_ack_end(&ack);
+    }
+    let judge = &run.cc.watched(run.path).unwrap().judge;
+    assert_eq!(judge.min_rtt(), Duration::from_millis(30));
+    // Or from the first loss on.
+    let mut run = Run::new();
+    run.lose(1, run.now, false);
+    assert_eq!(run.cc.loss_causes(run.path).chance, 1);
 }

@@ -149,7 +149,7 @@ impl Path {
 #[derive(Debug)]
 pub(super) struct Cubic {
     paths: Slots<Path>,
-    initial: InitialWindow,
+    pub(super) initial: InitialWindow,
     slow_start: SlowStart,
 }
 

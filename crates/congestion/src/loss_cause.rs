@@ -129,6 +129,15 @@ impl Default for LossJudge {
 }
 
 impl LossJudge {
+    /// A judge that comes late: the shortest round trip before it. [`Duration::MAX`] if there was none.
+    pub fn with_min_rtt(shortest: Duration) -> Self {
+        let mut judge = Self::default();
+        if shortest < Duration::MAX {
+            judge.min[0] = micros(shortest);
+        }
+        judge
+    }
+
     /// A round trip was measured; `rtt` has taken it in.
     #[inline]
     pub fn on_sample(&mut self, now: Instant, sample: Duration, rtt: &RttEstimator) {
