@@ -117,8 +117,9 @@ fn redundant_is_as_fast_as_the_best_path() {
     for loss in [0.0, 0.01] {
         let [fast, slow] = [fast(), slow()].map(|link| link.with_loss(loss));
         let bytes = 10 * MEGABYTE;
-        let alone = downloads("single", std::slice::from_ref(&fast), bytes, 0..5);
-        let both = downloads("redundant", &[fast, slow], bytes, 0..5);
+        // With losses, the time depends on when BBRv3 takes over: 1.9 to 2.9 s, the same seeds late over one path and over two.
+        let alone = downloads("single", std::slice::from_ref(&fast), bytes, 0..21);
+        let both = downloads("redundant", &[fast, slow], bytes, 0..21);
         println!("{loss}: {:?} {:?}", completed(&alone), completed(&both));
         assert!(completed(&both) < completed(&alone) * 21 / 20, "{loss}");
         // By copies, not by sharing the load.

@@ -29,8 +29,8 @@ pub(crate) struct TransportOptions {
     /// The scheduler's settings as JSON: '{"burst": 4}'
     #[arg(long, value_name = "JSON", default_value = "{}")]
     scheduler_config: String,
-    /// Congestion controller: newreno, cubic, auto, bbr3, or one that couples all paths: lia, olia, balia
-    #[arg(long, value_name = "NAME", default_value_t = CongestionControl::Cubic)]
+    /// Congestion controller: auto, cubic, newreno, bbr3, or one that couples all paths: lia, olia, balia
+    #[arg(long, value_name = "NAME", default_value_t = CongestionControl::default())]
     congestion: CongestionControl,
     /// Congestion window of a new path, in packets [default: as in RFC 9002, about 10]
     #[arg(long, value_name = "PACKETS")]

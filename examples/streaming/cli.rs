@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) list_schedulers: bool,
 
-    /// The congestion controller: cubic, auto, newreno, bbr3, or one that couples all paths: lia, olia,
+    /// The congestion controller: auto, cubic, newreno, bbr3, or one that couples all paths: lia, olia,
     /// balia.
     #[arg(long, value_name = "NAME", default_value_t = CongestionControl::Olia)]
     congestion: CongestionControl,

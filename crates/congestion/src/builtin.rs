@@ -29,7 +29,6 @@ pub enum CongestionControl {
     /// RFC 9002 section 7; each path on its own.
     NewReno,
     /// RFC 9438; each path on its own.
-    #[default]
     Cubic,
     /// The Linked Increases Algorithm of RFC 6356, over all paths.
     Lia,
@@ -40,8 +39,10 @@ pub enum CongestionControl {
     Balia,
     /// BBRv3 (draft-ietf-ccwg-bbr): a model of each path on its own.
     Bbr,
-    /// CUBIC that does not take losses by chance for congestion, as radio links have them, and hands a path to BBRv3 while chance
-    /// explains most of its losses; each path on its own.
+    /// The default: CUBIC that does not take losses by chance for congestion, as radio links have them, and hands a path to BBRv3
+    /// while chance explains most of its losses; each path on its own. Two paths through one bottleneck take of it what two flows
+    /// of CUBIC take: where that is too much, use one of those that work over all paths.
+    #[default]
     Auto,
 }
 

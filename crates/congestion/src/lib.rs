@@ -19,7 +19,7 @@
 //!
 //! let mut rng = StdRng::seed_from_u64(1);
 //! let mut context = ControllerContext::new(InitialWindow::default(), None, &mut rng);
-//! let mut controller = CongestionControl::Cubic.build(&mut context);
+//! let mut controller = CongestionControl::default().build(&mut context);
 //! let path = PathIndex::new(0).unwrap();
 //! let start = Instant::now();
 //! controller.add_path(&NewPath::new(path, start, 1200));

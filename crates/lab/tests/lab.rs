@@ -233,7 +233,7 @@ fn one_network_is_run_as_the_library_ships_unless_told() {
     }
     let (heading, _) = medians(&[]);
     assert!(
-        heading.ends_with(", started as the library does, cubic"),
+        heading.ends_with(", started as the library does, auto"),
         "{heading}"
     );
     let (heading, papers) = medians(&["--start", "confirmed", "--congestion", "bbr3"]);
@@ -275,7 +275,7 @@ fn exit_statuses_tell_wrong_input_from_failed_runs() {
     let (code, _, err) = lab(&dead);
     assert_eq!(code, 1);
     assert!(
-        err.starts_with("1 run failed, the first: network/file:1kB/cubic/minrtt, seed 1: "),
+        err.starts_with("1 run failed, the first: network/file:1kB/auto/minrtt, seed 1: "),
         "{err}"
     );
 

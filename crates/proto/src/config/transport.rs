@@ -265,7 +265,8 @@ impl TransportConfig {
         })
     }
 
-    /// The congestion controller: one of this crate by its name, or one of your own. Default CUBIC.
+    /// The congestion controller: one of this crate by its name, or one of your own. Default:
+    /// [`CongestionControl::Auto`], CUBIC where queues drop packets and BBRv3 while a path loses them by chance.
     ///
     /// ```
     /// use mpquic_proto::{CongestionControl, TransportConfig};
