@@ -7,13 +7,9 @@ use std::time::{Duration, Instant};
 
 use common::{Pair, run};
 use mpquic::VarInt;
-use tokio::task::JoinSet;
 
 /// Bytes that each connection of the crowd asks for and does not read.
 const UNREAD: usize = 300_000;
-
-/// How long a connection may take for as much of that as it takes in.
-const ALL_IN: Duration = Duration::from_millis(200);
 
 /// Anonymous memory of this process that is resident, in bytes.
 fn resident() -> usize {
@@ -28,25 +24,23 @@ fn resident() -> usize {
 /// So many connections at the same time; what is resident meanwhile.
 async fn crowd(pair: &Pair, count: usize) -> usize {
     let mut all = Vec::new();
-    let mut writes = JoinSet::new();
     for _ in 0..count {
         let (client, server) = pair.connect().await;
         let mut stream = server.open_uni().await.unwrap();
         // As much as the connection takes in.
-        writes.spawn(async move {
-            let all = vec![7; UNREAD];
-            let _ = tokio::time::timeout(ALL_IN, stream.write_all(&all)).await;
-            stream
-        });
-        all.push((client, server));
+        let _ = tokio::time::timeout(
+            Duration::from_millis(20),
+            stream.write_all(&vec![7; UNREAD]),
+        )
+        .await;
+        all.push((client, server, stream));
     }
-    let streams = writes.join_all().await;
     let most = resident();
-    for (client, server) in &all {
+    for (client, server, _) in &all {
         client.close(VarInt::from_u32(0), b"");
         server.closed().await;
     }
-    drop((all, streams));
+    drop(all);
     pair.client.wait_idle().await;
     pair.server.wait_idle().await;
     most
