@@ -148,8 +148,7 @@ fn a_path_whose_validation_never_ends() {
             }
         }
         // All is acknowledged, no challenge is answered.
-        let acks = duel.peer.take_acks();
-        duel.send(&acks);
+        duel.acknowledge();
     }
     assert!(duel.alive(), "{:?}", duel.reason());
     assert!(told, "the end of path 1 is told");
@@ -364,8 +363,7 @@ fn one_path_moves_while_another_goes() {
                 }
             }
         }
-        let acks = duel.peer.take_acks();
-        duel.send(&acks);
+        duel.acknowledge();
     }
     assert!(duel.alive(), "{:?}", duel.reason());
     assert_eq!(open(&mut duel), [0, 2]);
@@ -390,8 +388,7 @@ fn one_connection_id_from_two_addresses_in_turn() {
         if round % 10 == 0 {
             duel.victim.advance(Duration::from_millis(10));
             duel.collect();
-            let acks = duel.peer.take_acks();
-            duel.send(&acks);
+            duel.acknowledge();
         }
     }
     assert!(duel.alive(), "{:?}", duel.reason());
@@ -551,8 +548,7 @@ fn packets_on_a_path_without_a_connection_id_to_answer_to() {
         if round % 20 == 0 {
             duel.victim.advance(Duration::from_millis(10));
             duel.collect();
-            let acks = duel.peer.take_acks();
-            duel.send(&acks);
+            duel.acknowledge();
         }
     }
     assert!(duel.alive(), "{:?}", duel.reason());

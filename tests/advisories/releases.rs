@@ -554,8 +554,7 @@ fn quinn_acknowledgements_ride_on_data() {
         let came = duel.collect();
         rounds += 1.0;
         datagrams += came.len() as f64;
-        let acks = duel.peer.take_acks();
-        duel.send(&acks);
+        duel.acknowledge();
     }
     assert!(duel.alive(), "{:?}", duel.reason());
     figure(

@@ -42,8 +42,7 @@ fn path_id_churn() {
         duel.send(&[Frame::PathAbandon { path, code: 0 }]);
         duel.victim.advance(Duration::from_millis(1));
         duel.collect();
-        let acks = duel.peer.take_acks();
-        duel.send(&acks);
+        duel.acknowledge();
     }
     figure(
         "path-ID churn",
@@ -66,8 +65,7 @@ fn path_id_churn() {
             let came = duel.collect();
             let frames: usize = came.iter().map(|(_, opened)| opened.frames.len()).sum();
             most_frames = most_frames.max(frames);
-            let acks = duel.peer.take_acks();
-            duel.send(&acks);
+            duel.acknowledge();
         }
         duel.victim.advance(Duration::from_millis(50));
         let came = duel.collect();
@@ -546,8 +544,7 @@ fn paths_that_never_validate() {
             .filter(|(tuple, _)| tuple.remote != duel.tuple(0).remote)
             .map(|(_, opened)| opened.size as u64)
             .sum::<u64>();
-        let acks = duel.peer.take_acks();
-        duel.send(&acks);
+        duel.acknowledge();
     }
     assert!(duel.alive() && opened > 0, "{:?}", duel.reason());
     let told = duel.victim.events.iter().any(

@@ -346,8 +346,7 @@ fn window_before_validation() {
             !data,
             "no data before validation (RFC 10069, Path Initiation and Validation)"
         );
-        let acks = duel.peer.take_acks();
-        duel.send(&acks);
+        duel.acknowledge();
         duel.send_on(1, &[Frame::Ping, Frame::Padding(1150)]);
     }
     let after = duel

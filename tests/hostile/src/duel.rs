@@ -188,6 +188,12 @@ impl Duel {
         }
     }
 
+    /// Acknowledges on path 0 what came on all paths.
+    pub fn acknowledge(&mut self) {
+        let acks = self.peer.take_acks();
+        self.send(&acks);
+    }
+
     /// A path that the victim holds open; 0 if there is none.
     pub fn living_path(&self) -> u32 {
         let first = self.victim.connections.first();
