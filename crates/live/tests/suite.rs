@@ -1,0 +1,3 @@
+//! The tests of this crate, in one program. A new file is named here; one that needs a process of its own, in `Cargo.toml`.
+
+mod codec;
