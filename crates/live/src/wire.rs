@@ -17,6 +17,9 @@ const KEY: u8 = 1;
 /// The most packets of a frame.
 pub const MAX_PARTS: u32 = 4_096;
 
+/// The latest time that a packet may name, in milliseconds.
+pub const MAX_SENT: u64 = 1 << 48;
+
 /// The longest frame, in bytes.
 pub const MAX_FRAME: usize = 4 << 20;
 
@@ -169,7 +172,7 @@ pub struct Body<'a> {
     pub budget: u32,
     /// Bytes of the frame.
     pub length: u32,
-    /// How many parts it has: as many as [`part_range`](Self::part_range) fills, at least 1.
+    /// How many parts it has: 1 to [`MAX_PARTS`], and at most one for each byte.
     pub parts: u32,
     /// Which of them this is, from 0 on.
     pub part: u32,
@@ -192,7 +195,10 @@ impl<'a> Body<'a> {
         let read = Self {
             key: flags & KEY != 0,
             frame: from.varint()?,
-            sent: from.varint()?,
+            sent: match from.varint()? {
+                sent if sent <= MAX_SENT => sent,
+                _ => return Err(Malformed::Range("sent")),
+            },
             budget: from.bounded("budget", 1 << 30)?,
             length: from.bounded("length", MAX_FRAME as u32)?,
             parts: from.bounded("parts", MAX_PARTS)?,
@@ -216,7 +222,7 @@ impl<'a> Body<'a> {
     ///
     /// # Panics
     ///
-    /// If a number does not fit its field: `frame` and `sent` 62 bits, the others what [`read`](Self::read) takes.
+    /// If `frame` or `sent` does not fit 62 bits.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(if self.key { KEY } else { 0 });
         for number in [self.frame, self.sent]
