@@ -41,6 +41,8 @@ pub(crate) enum Signal {
     DatagramReceived,
     DatagramsUnblocked,
     Closed,
+    /// Listed, and so without a queue in each connection: few wait for it.
+    DatagramFates,
 }
 
 const SIGNALS: usize = Signal::Closed as usize + 1;
@@ -61,7 +63,10 @@ impl Signal {
     /// Whether all who wait for it are in the list of [`Poller`]s, none in a queue. So it is of streams that come in, as a
     /// server waits for one with each request: a queue that also serves those who wait one behind the other is much more code.
     const fn is_listed(self) -> bool {
-        matches!(self, Self::IncomingBi | Self::IncomingUni)
+        matches!(
+            self,
+            Self::IncomingBi | Self::IncomingUni | Self::DatagramFates
+        )
     }
 
     pub(crate) const fn available(dir: Dir) -> Self {
@@ -295,6 +300,7 @@ impl State {
             Event::ConnectionLost { reason } => self.terminate(reason, effects),
             Event::DatagramReceived => self.signal(Signal::DatagramReceived, effects),
             Event::DatagramsUnblocked => self.signal(Signal::DatagramsUnblocked, effects),
+            Event::DatagramFates => self.signal(Signal::DatagramFates, effects),
             Event::Path(event) => self.on_path(event, now, effects),
             _ => {}
         }

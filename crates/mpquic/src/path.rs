@@ -128,6 +128,78 @@ impl Path {
         Ok(self.connection.lock().proto.path(self.id)?.rtt())
     }
 
+    /// For how long the oldest packet has been waiting for its acknowledgement, of those that the peer must acknowledge;
+    /// `None` if there is none in flight.
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more.
+    pub fn oldest_unacked(&self) -> Result<Option<Duration>, PathError> {
+        let state = self.connection.lock();
+        let sent = state.proto.path(self.id)?.oldest_unacked();
+        Ok(sent.map(|at| Instant::now().into_std().saturating_duration_since(at)))
+    }
+
+    /// How long ago the last packet came on it; `None` if none came since the handshake was complete. Acknowledgements of
+    /// packets of one path may come on another.
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more.
+    pub fn last_heard(&self) -> Result<Option<Duration>, PathError> {
+        let state = self.connection.lock();
+        let came = state.proto.path(self.id)?.last_heard();
+        Ok(came.map(|at| Instant::now().into_std().saturating_duration_since(at)))
+    }
+
+    /// Tells by [`PathEvent::Silent`] when the path is silent: once the acknowledgement of a packet, of those that left after
+    /// the newest acknowledged one, is late by `extra` on its smoothed RTT. [`PathEvent::Heard`] follows when one comes.
+    /// `None` turns it off, which is the default.
+    ///
+    /// It is for applications that cannot wait for the transport, whose data goes elsewhere only after
+    /// [`PathEvent::Suspect`]: one that sends on another path as well while this one is silent. The transport does nothing
+    /// differently for it. Where nothing is sent, there is no silence: send something now and then to learn of it.
+    ///
+    /// A peer may hold the acknowledgement of a single packet back, by 25 ms unless it says otherwise, until it has a second
+    /// one. Silence begins so much later then. [`AckFrequencyConfig`](crate::AckFrequencyConfig) with a threshold of 0 asks
+    /// the peer to acknowledge each packet at once.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let Pair { client: connection, server_endpoint, .. } = pair().await?;
+    /// use std::time::Duration;
+    /// use mpquic::PathEvent;
+    ///
+    /// let mut events = connection.path_events();
+    /// for path in connection.paths() {
+    ///     path.watch_silence(Some(Duration::from_millis(20)))?;
+    /// }
+    /// # drop(server_endpoint);
+    /// connection.send_datagram("anyone?".into())?;
+    /// # let silent = async {
+    /// while let Some(event) = events.recv().await {
+    ///     if let PathEvent::Silent { id, after } = event {
+    ///         println!("path {id} has not answered for {after:?}");
+    /// #       return;
+    ///     }
+    /// }
+    /// # };
+    /// # tokio::time::timeout(Duration::from_millis(100), silent).await.ok();
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more.
+    pub fn watch_silence(&self, extra: Option<Duration>) -> Result<(), PathError> {
+        self.connection.with(|state| {
+            state.touched = true;
+            state.proto.path_mut(self.id).watch_silence(extra)
+        })
+    }
+
     /// Its addresses, as this side sees them now.
     ///
     /// # Errors

@@ -7,13 +7,14 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use crate::common::{Identity, client_config, identity, loopback, pattern, run, server_config};
 use mpquic::sched::RoundRobin;
 use mpquic::udp::{EcnCodepoint, RecvMeta, Transmit};
 use mpquic::{
-    AsyncUdpSocket, Connection, Endpoint, EndpointBuilder, SocketEvent, SystemSocket,
-    TransportConfig, UdpPoller,
+    AsyncUdpSocket, Connection, DatagramOptions, Endpoint, EndpointBuilder, Fate, PathEvent,
+    PathId, SocketEvent, SystemSocket, TransportConfig, UdpPoller,
 };
 
 /// Datagrams that a direction of a pair of sockets has room for.
@@ -202,11 +203,12 @@ impl AsyncUdpSocket for Memory {
     }
 }
 
-/// A socket of the system that sends one datagram at a time and loses every 20th.
+/// A socket of the system that sends one datagram at a time and loses every 20th, or all while its link is dark.
 #[derive(Debug)]
 struct Lossy {
     inner: Arc<SystemSocket>,
     asked: AtomicU64,
+    dark: AtomicBool,
 }
 
 impl Lossy {
@@ -215,6 +217,7 @@ impl Lossy {
         Arc::new(Self {
             inner: Arc::new(SystemSocket::new(socket).unwrap()),
             asked: AtomicU64::new(0),
+            dark: AtomicBool::new(false),
         })
     }
 
@@ -229,7 +232,8 @@ impl AsyncUdpSocket for Lossy {
     }
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        if (self.asked.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(20) {
+        let dark = self.dark.load(Ordering::Relaxed);
+        if dark || (self.asked.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(20) {
             return Ok(());
         }
         self.inner.try_send(transmit)
@@ -565,5 +569,47 @@ fn what_a_socket_says_is_not_believed() {
         assert!(endpoint.remove_socket(socket.address.unwrap()));
         let (here, there) = connect(&endpoint, &server).await;
         transfer(&here, &there, &pattern(1 << 20), || ()).await;
+    });
+}
+
+/// An application that watches a path hears of its silence and of its end.
+#[test]
+fn a_dark_link_is_told_of_and_so_is_its_return() {
+    run(async {
+        let identity = identity();
+        let theirs = Lossy::bind(loopback(1));
+        let ours = Lossy::bind(loopback(1));
+        let server = server(&identity, Endpoint::builder().abstract_socket(theirs));
+        let socket = Arc::clone(&ours) as Arc<dyn AsyncUdpSocket>;
+        let client = client(&identity, Endpoint::builder().abstract_socket(socket));
+        let (here, _there) = connect(&client, &server).await;
+        here.handshake_confirmed().await.unwrap();
+        let path = here.path(PathId(0)).unwrap();
+        let mut events = here.path_events();
+        ours.dark.store(true, Ordering::Relaxed);
+        path.watch_silence(Some(Duration::from_millis(20))).unwrap();
+        here.send_datagram_with(vec![7; 100].into(), DatagramOptions::new().tag(1))
+            .unwrap();
+        let (mut silent, mut heard) = (false, false);
+        while !heard {
+            match events.recv().await.unwrap() {
+                PathEvent::Silent { id, after } => {
+                    assert!(id == path.id() && after >= Duration::from_millis(20));
+                    assert!(path.oldest_unacked().unwrap() >= Some(after));
+                    assert!(path.last_heard().unwrap().is_some());
+                    silent = true;
+                    ours.dark.store(false, Ordering::Relaxed);
+                }
+                PathEvent::Heard { .. } => heard = true,
+                _ => {}
+            }
+        }
+        assert!(silent);
+        // The probe that came through told what became of it.
+        let sent = here.datagram_fate().await.unwrap();
+        assert!(matches!(sent.fate, Fate::Sent { .. }) && sent.tag == 1);
+        let lost = here.datagram_fate().await.unwrap();
+        assert!(matches!(lost.fate, Fate::Lost { .. }) && lost.tag == 1);
+        path.watch_silence(None).unwrap();
     });
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{Pair, loopback, run};
-use mpquic::{DatagramOptions, PathErrorCode, PathId, SendDatagramError};
+use mpquic::{DatagramOptions, Fate, PathErrorCode, PathId, SendDatagramError, VarInt};
 
 #[test]
 fn they_arrive_on_a_network_that_loses_nothing() {
@@ -97,5 +97,44 @@ fn they_go_where_the_options_say() {
         let options = DatagramOptions::new().path(id);
         let error = client.send_datagram_with(vec![21; 900].into(), options);
         assert_eq!(error, Err(SendDatagramError::PathNotOpen));
+    });
+}
+
+#[test]
+fn their_fates_are_told_to_who_asks() {
+    run(async {
+        let pair = Pair::with(&[loopback(1), loopback(2)], |_| ());
+        let (client, server) = pair.connect().await;
+        assert_eq!(client.try_datagram_fate(), None);
+        let options = DatagramOptions::new();
+        // Who waits before there is anything is woken.
+        let waits = tokio::spawn({
+            let client = client.clone();
+            async move { client.datagram_fate().await }
+        });
+        tokio::task::yield_now().await;
+        for tag in 0..10 {
+            let data = vec![tag as u8; 100].into();
+            client.send_datagram_with(data, options.tag(tag)).unwrap();
+        }
+        let first = waits.await.unwrap().unwrap();
+        assert!(first.tag == 0 && matches!(first.fate, Fate::Sent { .. }));
+        let mut ended = [false; 10];
+        while ended.contains(&false) {
+            let news = client.datagram_fate().await.unwrap();
+            if let Fate::Acknowledged { sent, at, .. } = news.fate {
+                assert!(sent <= at && !std::mem::replace(&mut ended[news.tag as usize], true));
+            }
+        }
+        assert_eq!(client.try_datagram_fate(), None);
+        assert_eq!(server.try_datagram_fate(), None);
+        // What nobody can know any more comes before the error.
+        client
+            .send_datagram_with(vec![7; 100].into(), options.tag(10))
+            .unwrap();
+        client.close(VarInt::from_u32(0), b"");
+        let news = client.datagram_fate().await.unwrap();
+        assert_eq!(news.tag, 10);
+        while client.datagram_fate().await.is_ok() {}
     });
 }

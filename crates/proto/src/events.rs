@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_sched_core::{ConnectionId, EcnCodepoint, PathStatus};
@@ -103,6 +103,9 @@ pub enum Event {
     DatagramReceived,
     /// A blocked datagram can be sent.
     DatagramsUnblocked,
+    /// There are news of datagrams that were sent with a tag, and there were none before: see
+    /// [`Datagrams::fate`](crate::Datagrams::fate).
+    DatagramFates,
     /// An event of a path.
     Path(PathEvent),
 }
@@ -151,6 +154,20 @@ pub enum PathEvent {
     },
     /// The path delivers again.
     Recovered {
+        /// The path.
+        id: PathId,
+    },
+    /// The path is silent for longer than its application wanted
+    /// ([`PathMut::watch_silence`](crate::PathMut::watch_silence)). The transport may not draw any conclusions yet, as it does with
+    /// [`Suspect`](Self::Suspect).
+    Silent {
+        /// The path.
+        id: PathId,
+        /// How long ago the oldest packet left that is waited for, of those after the newest acknowledged one.
+        after: Duration,
+    },
+    /// A packet of a path that was [`Silent`](Self::Silent) is acknowledged after all, or one that left later.
+    Heard {
         /// The path.
         id: PathId,
     },

@@ -58,7 +58,7 @@ pub use config::{
 pub use congestion::{CongestionControl, InitialWindow, UnknownCongestionControl};
 pub use connection::{Connection, PathMut};
 pub use data::{Datagrams, RecvStream, SchedulerRef, SendStream, SpareBuffers, Streams};
-pub use datagram::{DatagramOptions, SendDatagramError};
+pub use datagram::{DatagramFate, DatagramOptions, Fate, SendDatagramError, Unsendable};
 pub use endpoint::{
     AcceptError, AcceptJob, AcceptOutcome, Accepted, DatagramEvent, Endpoint, HalfOpen, Incoming,
     RetryError,

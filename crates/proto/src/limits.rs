@@ -194,5 +194,13 @@ pub const MIN_SEND_BUFFER: u64 = 512 << 10;
 /// Bytes of received DATAGRAM frames kept unless configured otherwise; the oldest go first.
 pub const DEFAULT_DATAGRAM_BUFFER: usize = 1 << 20;
 
+/// News of datagrams with a tag that wait for the application, two for each datagram as a rule. Stops: an application that
+/// tags its datagrams and never asks what became of them. The oldest go first.
+pub const MAX_DATAGRAM_FATES: usize = 1 << 12;
+
+/// Datagrams with a tag that were declared lost and whose acknowledgement is still waited for, per path. Stops: a peer that
+/// acknowledges every second packet. The oldest go first: they stay lost.
+pub const MAX_LOST_DATAGRAMS: usize = 256;
+
 /// Streams of each direction that the peer may have open unless configured otherwise.
 pub const DEFAULT_MAX_CONCURRENT_STREAMS: u64 = 128;

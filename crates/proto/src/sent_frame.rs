@@ -1,5 +1,7 @@
 //! What a packet carried that must be sent again if it is lost.
 
+use std::num::NonZeroU32;
+
 use mpquic_sched_core::{Dir, PathSet, StreamId};
 use smallvec::SmallVec;
 
@@ -17,6 +19,23 @@ pub(crate) struct StreamRange {
     pub(crate) fin: bool,
     /// Every path that has carried this piece so far, this packet's path included.
     pub(crate) carried: PathSet,
+}
+
+/// Which datagram it is of those whose fates are followed, by its place among them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tag(NonZeroU32);
+
+impl Tag {
+    /// `None` if there are more than that can be counted.
+    pub(crate) fn new(place: usize) -> Option<Self> {
+        let number = u32::try_from(place).ok()?.checked_add(1)?;
+        NonZeroU32::new(number).map(Self)
+    }
+
+    /// Its place.
+    pub(crate) const fn place(self) -> usize {
+        self.0.get() as usize - 1
+    }
 }
 
 /// One frame of a sent packet. Frames that are never repeated (PADDING, PING) leave no record.
@@ -55,6 +74,8 @@ pub(crate) enum SentFrame {
     NewToken(u32),
     Datagram {
         len: u16,
+        /// If its fate is followed.
+        tag: Option<Tag>,
     },
     PathChallenge(u64),
     PathAbandon(PathId),

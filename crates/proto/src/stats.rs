@@ -146,6 +146,9 @@ pub struct ConnectionStats {
     /// Datagrams to send (RFC 9221) that were dropped because the path that they were for ended before they left; of one
     /// for all paths, each copy counts.
     pub stranded_datagrams: u64,
+    /// News of datagrams with a [tag](crate::DatagramOptions::tag) that were dropped because the application did not take them
+    /// in time.
+    pub dropped_fates: u64,
     /// Received packets with stream data that were dropped, and not acknowledged, because the endpoint's
     /// memory for received data was used up.
     pub refused_packets: u64,

@@ -8,6 +8,7 @@ mod datagrams;
 mod early_data;
 mod early_paths;
 mod extremes;
+mod fates;
 mod fleet;
 mod flood;
 mod half_open;

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use proto::{ConnectionError, DatagramOptions};
+use proto::{ConnectionError, DatagramFate, DatagramOptions};
 
 use super::Connection;
 use crate::connection_state::{Signal, State};
@@ -12,6 +12,13 @@ use crate::error::SendDatagramError;
 fn try_read_datagram(state: &mut State) -> Option<Result<Bytes, ConnectionError>> {
     match state.proto.datagrams().recv() {
         Some(data) => Some(Ok(data)),
+        None => state.error.clone().map(Err),
+    }
+}
+
+fn try_fate(state: &mut State) -> Option<Result<DatagramFate, ConnectionError>> {
+    match state.proto.datagrams().fate() {
+        Some(news) => Some(Ok(news)),
         None => state.error.clone().map(Err),
     }
 }
@@ -128,6 +135,57 @@ impl Connection {
     pub fn poll_read_datagram(&self, cx: &mut Context<'_>) -> Poll<Result<Bytes, ConnectionError>> {
         self.0
             .poll_for(Signal::DatagramReceived, cx, try_read_datagram)
+    }
+
+    /// The next news of datagrams that were sent with a tag ([`DatagramOptions::tag`]): when one left and on which path,
+    /// and whether it was acknowledged, lost or never sent. Cancel-safe. If several tasks wait, each news goes to one of them.
+    ///
+    /// Those that wait when the connection ends come before the error. At most 4,096 wait
+    /// ([`MAX_DATAGRAM_FATES`](proto::limits::MAX_DATAGRAM_FATES)); beyond that, the oldest are dropped and counted
+    /// ([`dropped_fates`](proto::ConnectionStats::dropped_fates)).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let Pair { client: connection, server, .. } = pair().await?;
+    /// use mpquic::{DatagramOptions, Fate};
+    ///
+    /// connection.send_datagram_with("frame 7".into(), DatagramOptions::new().tag(7))?;
+    /// loop {
+    ///     let news = connection.datagram_fate().await?;
+    ///     assert_eq!(news.tag, 7);
+    ///     match news.fate {
+    ///         Fate::Sent { path, .. } => println!("it left on path {path}"),
+    ///         Fate::Acknowledged { path, sent, at, .. } => {
+    ///             println!("it is there, over path {path}: known {:?} after it left", at - sent);
+    ///             break;
+    ///         }
+    ///         lost => println!("it has to be sent again, if it still matters: {lost:?}"),
+    ///     }
+    /// }
+    /// # assert_eq!(server.read_datagram().await?, "frame 7");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the connection is over.
+    pub async fn datagram_fate(&self) -> Result<DatagramFate, ConnectionError> {
+        self.0.wait_listed(Signal::DatagramFates, try_fate).await
+    }
+
+    /// [`datagram_fate`](Self::datagram_fate) for code that polls. All tasks that polled are woken by the next news.
+    pub fn poll_datagram_fate(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<DatagramFate, ConnectionError>> {
+        self.0.poll_for(Signal::DatagramFates, cx, try_fate)
+    }
+
+    /// The next news if there are any, without waiting.
+    pub fn try_datagram_fate(&self) -> Option<DatagramFate> {
+        self.0.lock().proto.datagrams().fate()
     }
 
     /// The largest datagram that can be sent now; changes with the paths. `None` if the peer takes

@@ -343,12 +343,19 @@ impl Connection {
         let outcome = self
             .paths
             .on_ack(now, index, over, space, frame, handshake, confirmed)?;
+        let has_fates = space == SpaceId::Data && self.data.has_fates();
+        if has_fates {
+            self.data.datagrams_mut().on_late_ack(now, id, frame);
+        }
         let Some(outcome) = outcome else {
             return Ok(());
         };
         let acked = self.paths.take_acked();
         self.watch
             .on_acked(now, NumberSpace::on_path(space, id), &acked);
+        if has_fates {
+            self.data.datagrams_mut().on_acked(now, id, &acked);
+        }
         // Before writers are told that there is room again.
         self.data
             .streams_mut()
@@ -383,6 +390,10 @@ impl Connection {
                     self.paths.update_ack_frequency();
                 }
                 self.paths.on_heard(now);
+                if outcome.heard {
+                    let event = PathEvent::Heard { id };
+                    self.events.push_back(Event::Path(event));
+                }
                 if outcome.recovered {
                     self.data.streams_mut().set_suspects(self.paths.suspects());
                     let event = PathEvent::Recovered { id };
@@ -427,11 +438,15 @@ impl Connection {
     pub(super) fn on_packets_lost(&mut self, now: Instant, index: PathIndex, space: SpaceId) {
         let lost = self.paths.take_lost();
         if !lost.is_empty()
-            && self.watch.wants_losses()
             && let Some(id) = self.paths.at(index).map(|path| path.id)
         {
-            self.watch
-                .on_lost(now, id, NumberSpace::on_path(space, id), &lost);
+            if self.watch.wants_losses() {
+                self.watch
+                    .on_lost(now, id, NumberSpace::on_path(space, id), &lost);
+            }
+            if space == SpaceId::Data {
+                self.data.datagrams_mut().on_lost(now, id, &lost);
+            }
         }
         for (_, packet) in &lost {
             self.totals.lost_packets += u64::from(!packet.mtu_probe);

@@ -41,10 +41,12 @@ impl Connection {
             //= specs/rfc9002.txt#section-6.4
             //# When 0-RTT is rejected, recovery state for all in-flight 0-RTT packets is discarded.
             if let Some(path) = self.paths.get_mut(PathId::ZERO) {
-                path.discard_in_flight();
+                let rejected = path.discard_in_flight();
                 if let Some((number, _)) = path.next_number() {
                     self.handshake.reject_early_data_below(number);
                 }
+                let datagrams = self.data.datagrams_mut();
+                datagrams.on_refused(now, PathId::ZERO, &rejected);
             }
             //= specs/rfc9001.txt#section-4.6.2
             //# The client therefore MUST reset the state of all streams, including application state
@@ -163,7 +165,10 @@ impl Connection {
         //= specs/rfc9000.txt#section-17.2.3
         //# A client SHOULD attempt to resend data in 0-RTT packets after it sends a new Initial
         //# packet.
-        for packet in path.discard_in_flight() {
+        let dropped = path.discard_in_flight();
+        let datagrams = self.data.datagrams_mut();
+        datagrams.on_refused(arrival.now, PathId::ZERO, &dropped);
+        for packet in dropped {
             for frame in &packet.frames {
                 self.on_frame_lost(SpaceId::Data, frame, index);
             }
@@ -330,6 +335,7 @@ impl Connection {
         if let Some((index, tuple)) = abandoned.last {
             let given_up = self.paths.take_lost();
             self.watch.on_given_up(now, id, &given_up);
+            self.data.datagrams_mut().on_lost(now, id, &given_up);
             for (_, packet) in &given_up {
                 for frame in &packet.frames {
                     self.on_frame_lost(SpaceId::Data, frame, index);

@@ -277,6 +277,9 @@ impl Connection {
         if let Some(event) = self.data.poll_event(closed) {
             return Some(Event::Stream(event));
         }
+        if self.data.poll_fates() {
+            return Some(Event::DatagramFates);
+        }
         (!closed && self.data.poll_unblocked()).then_some(Event::DatagramsUnblocked)
     }
 
@@ -432,6 +435,7 @@ impl Connection {
         let keep_alive = [self.config.keep_alive_interval, limited];
         TimerFacts {
             max_ack_delay: self.paths.peer_max_ack_delay(),
+            ack_threshold: self.paths.ack_frequency().peer_threshold(),
             confirmed: self.handshake.is_confirmed(),
             keep_alive: match self.state.is_established() {
                 true => keep_alive.into_iter().flatten().min(),
@@ -458,6 +462,10 @@ impl Connection {
         }
         if changed {
             self.watch.on_metrics(now, || self.paths.metrics(index));
+        }
+        if let Some(after) = outcome.silent {
+            let event = PathEvent::Silent { id, after };
+            self.events.push_back(Event::Path(event));
         }
         let mut asks = outcome.kept_alive;
         if outcome.receive_idle

@@ -2,7 +2,7 @@
 //! application itself hear of it.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{PathStatus, PathUpdateKind, Side};
 
@@ -73,6 +73,39 @@ impl<'a> PathMut<'a> {
         let effective = path.set_local_status(status);
         let (index, now) = (path.index, path.last_activity());
         connection.tell_scheduler(now, index, PathUpdateKind::Status(effective));
+        Ok(())
+    }
+
+    /// Tells the application by [`PathEvent::Silent`] when the path is silent: once the acknowledgement of a packet, of those that
+    /// left after the newest acknowledged one, is late by `extra` on its smoothed RTT. [`PathEvent::Heard`] follows when one
+    /// comes. `None` turns it off, which is the default; so does the end of the path. The transport itself waits longer, and
+    /// does nothing differently for this. Where nothing is sent, there is no silence.
+    ///
+    /// A peer may hold the acknowledgement of a single packet back, by 25 ms unless it says otherwise (its max_ack_delay), until
+    /// it has a second one. Silence begins so much later then. [`AckFrequencyConfig`](crate::AckFrequencyConfig) with a threshold of 0 asks the
+    /// peer to acknowledge each packet at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mpquic_proto::{Connection, PathError};
+    ///
+    /// fn watch(connection: &mut Connection) -> Result<(), PathError> {
+    ///     let ids: Vec<_> = connection.paths().ids().collect();
+    ///     for id in ids {
+    ///         connection.path_mut(id).watch_silence(Some(Duration::from_millis(20)))?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the path is not open.
+    pub fn watch_silence(&mut self, extra: Option<Duration>) -> Result<(), PathError> {
+        let path = self.connection.paths.get_mut(self.id);
+        let path = path.ok_or(PathError::NotOpen(self.id))?;
+        path.watch_silence(extra);
         Ok(())
     }
 

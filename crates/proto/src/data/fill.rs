@@ -27,20 +27,21 @@ impl DataPlane {
         index: PathIndex,
     ) {
         self.streams.set_each_repeats(data == Data::Redundant);
+        let carrier = || id_of(paths, index);
         match data {
             Data::Next | Data::Retransmit => {
-                self.datagrams.fill_scheduled(w, now);
+                self.datagrams.fill_scheduled(w, carrier, now);
                 self.streams.fill(w, data, index);
             }
             Data::Control => {
-                self.datagrams.fill_scheduled(w, now);
+                self.datagrams.fill_scheduled(w, carrier, now);
             }
             Data::Stream(_) | Data::Ahead(_) => {
                 self.streams.fill(w, data, index);
             }
             Data::Reinject => self.fill_reinjected(w, paths, index, copying),
             Data::Redundant => {
-                self.datagrams.fill_scheduled(w, now);
+                self.datagrams.fill_scheduled(w, carrier, now);
                 if self.streams.queue().retransmittable > 0 {
                     self.streams.fill_again(w, index);
                 }
@@ -94,7 +95,8 @@ impl DataPlane {
             BoundData::Datagrams(index) => {
                 self.datagrams.drop_oversized(Some(index), w.capacity());
                 // Before the acknowledgement: the largest that may be queued fits only into a packet of its own.
-                if self.datagrams.fill(w, Some(index), now) {
+                let carrier = || id_of(paths, index);
+                if self.datagrams.fill(w, Some(index), carrier, now) {
                     paths.fill_own_ack(w, now, index);
                 }
             }
@@ -228,11 +230,16 @@ impl DataPlane {
         if self.streams.can_send_control() {
             self.streams.fill_control(w);
         }
-        self.datagrams.fill(w, None, now);
+        self.datagrams.fill(w, None, || PathId::ZERO, now);
         if let Some(path) = paths.get(PathId::ZERO) {
             self.streams.fill(w, Data::Next, path.index);
         }
     }
+}
+
+/// The ID of the path in a slot.
+fn id_of(paths: &Paths, index: PathIndex) -> PathId {
+    paths.at(index).map_or(PathId::ZERO, |path| path.id)
 }
 
 /// The bytes of these pieces of streams.

@@ -9,7 +9,8 @@ use crate::config::MIN_WINDOW;
 use crate::datagram::Route;
 use crate::path::{Path, Paths};
 use crate::{
-    Chunk, ClosedStream, DatagramOptions, FinishError, ReadError, SendDatagramError, WriteError,
+    Chunk, ClosedStream, DatagramFate, DatagramOptions, FinishError, ReadError, SendDatagramError,
+    WriteError,
 };
 
 /// A connection's streams as a whole: which begin, and how much they may hold. Of
@@ -312,7 +313,16 @@ impl Datagrams<'_> {
         let room = self.room();
         self.data
             .datagrams
-            .send(data, paths, options.deadline, drop, room)
+            .send(data, paths, options.deadline, options.tag, drop, room)
+    }
+
+    /// The oldest news of a datagram that was sent with a [tag](DatagramOptions::tag), and removes it.
+    /// [`Event::DatagramFates`](crate::Event::DatagramFates) tells that there are news after there were none. At most
+    /// [`MAX_DATAGRAM_FATES`](crate::limits::MAX_DATAGRAM_FATES) wait; beyond that the oldest are dropped
+    /// ([`dropped_fates`](crate::ConnectionStats::dropped_fates)). Those that wait can still be taken once the connection is
+    /// over.
+    pub fn fate(&mut self) -> Option<DatagramFate> {
+        self.data.datagrams.next_fate()
     }
 
     /// Returns the oldest received datagram, and removes it.

@@ -21,6 +21,7 @@ pub(crate) use plan::BoundData;
 
 use crate::datagram;
 use crate::forecast::ReceiveRate;
+use crate::limits;
 use crate::memory::Memory;
 use crate::recovery::earlier;
 pub(crate) use crate::schedule::Planned;
@@ -118,7 +119,7 @@ impl DataPlane {
     /// The server has rejected early data: streams and datagrams begin anew.
     pub(crate) fn start_over(&mut self, config: &TransportConfig) {
         self.streams.start_over(config);
-        self.datagrams.drop_outgoing();
+        self.datagrams.start_over();
     }
 
     /// What the application may want to know of a stream; `closed`: nothing can be written any more.
@@ -139,6 +140,18 @@ impl DataPlane {
     /// True once after a datagram was refused for want of space, when there is space again.
     pub(crate) fn poll_unblocked(&mut self) -> bool {
         self.datagrams.is_blocked() && self.datagrams.poll_unblocked()
+    }
+
+    /// Whether the fate of any datagram was asked for.
+    #[inline]
+    pub(crate) fn has_fates(&self) -> bool {
+        self.datagrams.has_fates()
+    }
+
+    /// True once after there were none, when there are news of datagrams.
+    #[inline]
+    pub(crate) fn poll_fates(&mut self) -> bool {
+        self.datagrams.poll_fates()
     }
 
     /// A STREAM frame. `rtt`: of all paths, asked for by the first frame of a batch only.
@@ -270,7 +283,7 @@ impl DataPlane {
     pub(crate) fn on_path_ended(&mut self, event: &PathUpdate) {
         self.schedule.forget_path(event.path);
         self.streams.forget_path(event.path);
-        self.datagrams.forget_path(event.path);
+        self.datagrams.forget_path(event.path, event.id);
         self.schedule.on_path(event);
     }
 
@@ -294,6 +307,7 @@ impl DataPlane {
     pub(crate) fn on_closed(&mut self) {
         self.schedule.end();
         self.streams.on_closed();
+        self.datagrams.on_closed();
     }
 
     /// The same, and the scheduler, which has panicked, perhaps, is not even dropped.
@@ -349,6 +363,7 @@ impl DataPlane {
         stats.dropped_datagrams = self.datagrams.dropped();
         stats.expired_datagrams = self.datagrams.expired();
         stats.stranded_datagrams = self.datagrams.stranded();
+        stats.dropped_fates = self.datagrams.dropped_fates();
         stats.max_receive_gaps = self.streams.max_gaps_seen();
         stats.out_of_order = self.streams.out_of_order();
         stats.max_out_of_order = self.streams.max_out_of_order_seen();
@@ -358,6 +373,9 @@ impl DataPlane {
     pub(crate) fn for_each_size(&self, tell: &mut impl FnMut(&'static str, usize, usize)) {
         let (received, limit) = self.datagrams.received_size();
         tell("bytes of received datagrams", received, limit);
+        let (news, lost) = self.datagrams.fate_sizes();
+        tell("news of datagrams", news, limits::MAX_DATAGRAM_FATES);
+        tell("lost datagrams", lost, limits::MAX_LOST_DATAGRAMS);
         self.streams.for_each_size(tell);
     }
 

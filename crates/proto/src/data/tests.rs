@@ -184,7 +184,10 @@ fn datagrams_leave_on_the_path_that_they_are_bound_to() {
     let bound = f.data.datagrams_for(f.now, &mut f.paths, slot(1)).unwrap();
     assert_eq!((bound.path(), bound.copy_of()), (slot(1), None));
     let frames = f.send_bound(bound);
-    assert!(matches!(frames[..], [SentFrame::Datagram { len: 8 }]));
+    assert!(matches!(
+        frames[..],
+        [SentFrame::Datagram { len: 8, tag: None }]
+    ));
     assert!(f.data.paths_of_datagrams().is_empty());
 }
 

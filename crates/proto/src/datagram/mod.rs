@@ -1,9 +1,11 @@
 //! Unreliable datagrams (RFC 9221) in bounded queues.
 
+mod fate;
 mod options;
 mod outgoing;
 mod queue;
 
+pub use fate::{DatagramFate, Fate, Unsendable};
 pub use options::DatagramOptions;
 pub(crate) use options::Route;
 pub(crate) use queue::Datagrams;

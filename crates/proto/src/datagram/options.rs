@@ -22,6 +22,7 @@ use crate::PathId;
 pub struct DatagramOptions {
     pub(crate) route: Route,
     pub(crate) deadline: Option<Instant>,
+    pub(crate) tag: Option<u64>,
 }
 
 /// Which paths carry a datagram.
@@ -40,6 +41,7 @@ impl DatagramOptions {
         Self {
             route: Route::Scheduled,
             deadline: None,
+            tag: None,
         }
     }
 
@@ -65,6 +67,17 @@ impl DatagramOptions {
     #[must_use]
     pub const fn deadline(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
+        self
+    }
+
+    /// What becomes of it is to be told under this number, which is not sent: when and on which path it left, and whether it
+    /// was acknowledged, lost or never sent ([`Fate`](crate::Fate)). Numbers may repeat; it is the application that tells
+    /// datagrams apart by them.
+    ///
+    /// A datagram without a tag costs nothing for it, and nothing is told of it.
+    #[must_use]
+    pub const fn tag(mut self, tag: u64) -> Self {
+        self.tag = Some(tag);
         self
     }
 }

@@ -7,12 +7,15 @@ use bytes::Bytes;
 use mpquic_sched_core::{PathIndex, PathSet};
 
 use super::queue::Queue;
+use crate::sent_frame::Tag;
 
 /// A datagram that waits to be sent.
 #[derive(Debug)]
 pub(super) struct Unsent {
     pub(super) data: Bytes,
     pub(super) deadline: Option<Instant>,
+    /// If its fate is followed.
+    pub(super) tag: Option<Tag>,
 }
 
 impl AsRef<[u8]> for Unsent {
@@ -100,32 +103,34 @@ impl Outgoing {
         unsent
     }
 
-    /// Drops the oldest datagram of the queue that holds most; false if nothing waits. A path that takes nothing does
+    /// Drops the oldest datagram of the queue that holds most; `None` if nothing waits. A path that takes nothing does
     /// not push out what the others would send.
-    pub(super) fn drop_oldest(&mut self) -> bool {
+    pub(super) fn drop_oldest(&mut self) -> Option<Unsent> {
         let lanes = self.steered.iter().map(Some);
         let size = |lane: &Option<PathIndex>| match lane {
             None => self.any.size(),
             Some(path) => self.lanes.get(path.get()).map_or(0, Queue::size),
         };
         let fullest = std::iter::once(None).chain(lanes).max_by_key(size);
-        fullest.is_some_and(|lane| self.pop(lane).is_some())
+        self.pop(fullest?)
     }
 
-    /// Drops from the front of a queue what is too late.
-    pub(super) fn drop_expired(&mut self, lane: Option<PathIndex>, now: Instant) {
+    /// Drops the datagram in front of a queue if it is too late.
+    pub(super) fn drop_expired(&mut self, lane: Option<PathIndex>, now: Instant) -> Option<Unsent> {
         let late = |unsent: &Unsent| unsent.deadline.is_some_and(|deadline| deadline <= now);
-        while self.front(lane).is_some_and(late) {
-            self.pop(lane);
-            self.expired += 1;
-        }
+        let expired = match self.front(lane).is_some_and(late) {
+            true => self.pop(lane),
+            false => None,
+        };
+        self.expired += u64::from(expired.is_some());
+        expired
     }
 
-    /// A path ended, and so do the datagrams that only it may carry.
-    pub(super) fn forget_path(&mut self, path: PathIndex) {
-        while self.pop(Some(path)).is_some() {
-            self.stranded += 1;
-        }
+    /// A path ended, and so does this one of the datagrams that only it may carry.
+    pub(super) fn drop_stranded(&mut self, path: PathIndex) -> Option<Unsent> {
+        let stranded = self.pop(Some(path));
+        self.stranded += u64::from(stranded.is_some());
+        stranded
     }
 
     /// Drops all that waits.

@@ -6,14 +6,16 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_sched_core::{PathIndex, PathSet};
-use mpquic_wire::frame::{datagram_header_size, encode_datagram_header, types};
+use mpquic_wire::frame::{AckFrame, datagram_header_size, encode_datagram_header, types};
 
-use super::SendDatagramError;
+use super::fate::{DatagramFate, Fates};
 use super::outgoing::{Outgoing, Unsent};
+use super::{SendDatagramError, Unsendable};
 use crate::frame_writer::FrameWriter;
 use crate::memory::{Direction, Loan, Memory};
-use crate::sent_frame::SentFrame;
-use crate::{TransportConfig, TransportError};
+use crate::sent_frame::{SentFrame, Tag};
+use crate::space::SentPacket;
+use crate::{PathId, TransportConfig, TransportError};
 
 /// What each datagram counts in a queue beyond its bytes, so that empty ones are bounded too.
 const OVERHEAD: usize = 32;
@@ -70,6 +72,8 @@ pub(crate) struct Datagrams {
     recv_loan: Loan,
     /// Received datagrams that were dropped because the application did not fetch them.
     dropped: u64,
+    /// Boxed, and there once a datagram has a tag: few applications ask.
+    fates: Option<Box<Fates>>,
 }
 
 impl Datagrams {
@@ -84,6 +88,7 @@ impl Datagrams {
             recv_limit: config.datagram_receive_buffer,
             recv_loan: Loan::unlimited(Direction::Receive),
             dropped: 0,
+            fates: None,
         }
     }
 
@@ -123,6 +128,7 @@ impl Datagrams {
         data: Bytes,
         paths: Option<PathSet>,
         deadline: Option<Instant>,
+        tag: Option<u64>,
         drop: bool,
         room: usize,
     ) -> Result<(), SendDatagramError> {
@@ -136,35 +142,42 @@ impl Datagrams {
         if self.peer_max == 0 {
             return Err(SendDatagramError::UnsupportedByPeer);
         }
-        let size = (data.len() + OVERHEAD) * paths.map_or(1, PathSet::len);
+        let copies = paths.map_or(1, PathSet::len);
+        let size = (data.len() + OVERHEAD) * copies;
         if self.max_size(room).is_none_or(|max| data.len() > max) {
             return Err(SendDatagramError::TooLarge);
         }
         let most = self.send_room(size);
         if drop {
             while self.outgoing.size() + size > most {
-                if !self.outgoing.drop_oldest() {
+                let Some(oldest) = self.outgoing.drop_oldest() else {
                     // One alone may exceed the limit.
                     break;
-                }
+                };
+                self.tell_unsent(&oldest, Unsendable::Displaced);
             }
         } else if !self.outgoing.is_empty() && self.outgoing.size() + size > most {
             self.blocked = true;
             return Err(SendDatagramError::Blocked(data));
         }
+        let tag = tag.and_then(|tag| self.follow(tag, copies));
+        let unsent = |data| Unsent {
+            data,
+            deadline,
+            tag,
+        };
         let Some(paths) = paths else {
-            self.outgoing.push(None, Unsent { data, deadline });
+            self.outgoing.push(None, unsent(data));
             return Ok(());
         };
         // The last one takes the data itself: nothing is counted or allocated for a single path.
         let mut paths = paths.iter().peekable();
         while let Some(path) = paths.next() {
             if paths.peek().is_none() {
-                self.outgoing.push(Some(path), Unsent { data, deadline });
+                self.outgoing.push(Some(path), unsent(data));
                 break;
             }
-            let data = data.clone();
-            self.outgoing.push(Some(path), Unsent { data, deadline });
+            self.outgoing.push(Some(path), unsent(data.clone()));
         }
         Ok(())
     }
@@ -201,22 +214,43 @@ impl Datagrams {
         if self.outgoing.is_empty() {
             return;
         }
-        self.outgoing.drop_expired(None, now);
+        self.drop_expired_of(None, now);
         for path in self.outgoing.steered().iter() {
-            self.outgoing.drop_expired(Some(path), now);
+            self.drop_expired_of(Some(path), now);
         }
         self.settle_sent();
     }
 
-    /// A path ended.
-    pub(crate) fn forget_path(&mut self, path: PathIndex) {
-        self.outgoing.forget_path(path);
+    fn drop_expired_of(&mut self, lane: Option<PathIndex>, now: Instant) {
+        while let Some(expired) = self.outgoing.drop_expired(lane, now) {
+            self.tell_unsent(&expired, Unsendable::Expired);
+        }
+    }
+
+    /// A path ended, which had this ID in its slot. All that it had in flight is lost already.
+    pub(crate) fn forget_path(&mut self, path: PathIndex, id: PathId) {
+        while let Some(stranded) = self.outgoing.drop_stranded(path) {
+            self.tell_unsent(&stranded, Unsendable::PathEnded);
+        }
+        if let Some(fates) = &mut self.fates {
+            fates.forget_path(id);
+        }
         self.settle_sent();
     }
 
     /// The connection is at rest.
     pub(crate) fn shrink(&mut self) {
         self.outgoing.shrink();
+        self.fates.take_if(|fates| fates.shrink());
+    }
+
+    /// The connection is over.
+    pub(crate) fn on_closed(&mut self) {
+        if let Some(fates) = &mut self.fates {
+            fates.end();
+        }
+        self.outgoing.clear();
+        self.settle_sent();
     }
 
     fn settle_sent(&mut self) {
@@ -237,25 +271,33 @@ impl Datagrams {
     }
 
     /// Writes those that a scheduler sends; whether there were any.
-    pub(crate) fn fill_scheduled(&mut self, w: &mut FrameWriter<'_>, now: Instant) -> bool {
+    pub(crate) fn fill_scheduled(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        carrier: impl Fn() -> PathId,
+        now: Instant,
+    ) -> bool {
         let before = w.buf.len();
         if self.can_send() {
             self.drop_oversized(None, w.capacity());
-            self.fill(w, None, now);
+            self.fill(w, None, carrier, now);
         }
         w.buf.len() > before
     }
 
     /// Writes as many datagrams as fit, oldest first: of those for this path, or of those for the one that the scheduler
-    /// chooses. True if any was written. They are never repeated (RFC 9221 section 5.2); their records serve statistics.
+    /// chooses. True if any was written. They are never repeated (RFC 9221 section 5.2); their records serve statistics, and
+    /// those who follow their fates. `carrier`: the path that the packet goes on.
     pub(crate) fn fill(
         &mut self,
         w: &mut FrameWriter<'_>,
         path: Option<PathIndex>,
+        carrier: impl Fn() -> PathId,
         now: Instant,
     ) -> bool {
         let mut wrote = false;
-        while let Some(Unsent { data, .. }) = self.outgoing.front(path) {
+        while let Some(Unsent { data, tag, .. }) = self.outgoing.front(path) {
+            let tag = *tag;
             let room = w.remaining();
             let len = data.len();
             let explicit = match room {
@@ -267,17 +309,26 @@ impl Datagrams {
             w.buf.extend_from_slice(data);
             w.record(SentFrame::Datagram {
                 len: u16::try_from(len).unwrap_or(u16::MAX),
+                tag,
             });
             self.outgoing.pop(path);
-            self.outgoing.drop_expired(path, now);
+            if let (Some(tag), Some(fates)) = (tag, &mut self.fates) {
+                fates.on_sent(tag, carrier(), now);
+            }
+            self.drop_expired_of(path, now);
             wrote = true;
         }
         self.settle_sent();
         wrote
     }
 
-    /// Drops all that waits to be sent.
-    pub(crate) fn drop_outgoing(&mut self) {
+    /// Drops all that waits to be sent: the server has rejected early data.
+    pub(crate) fn start_over(&mut self) {
+        if self.fates.is_some() {
+            while let Some(rejected) = self.outgoing.drop_oldest() {
+                self.tell_unsent(&rejected, Unsendable::EarlyDataRejected);
+            }
+        }
         self.outgoing.clear();
         self.send_loan.settle(0);
     }
@@ -288,10 +339,100 @@ impl Datagrams {
         while let Some(Unsent { data, .. }) = self.outgoing.front(path)
             && self.max_size(room).is_none_or(|max| data.len() > max)
         {
-            self.outgoing.pop(path);
+            if let Some(oversized) = self.outgoing.pop(path) {
+                self.tell_unsent(&oversized, Unsendable::TooLarge);
+            }
             dropped += 1;
         }
         dropped
+    }
+
+    /// A datagram whose fate is to be told is queued, so many times.
+    #[cold]
+    fn follow(&mut self, tag: u64, copies: usize) -> Option<Tag> {
+        let fates = self.fates.get_or_insert_default();
+        fates.follow(tag, copies)
+    }
+
+    fn tell_unsent(&mut self, unsent: &Unsent, why: Unsendable) {
+        if let (Some(tag), Some(fates)) = (unsent.tag, &mut self.fates) {
+            fates.on_unsent(tag, why);
+        }
+    }
+
+    /// Whether the fate of any datagram was asked for.
+    #[inline]
+    pub(crate) const fn has_fates(&self) -> bool {
+        self.fates.is_some()
+    }
+
+    /// Packets of a path were acknowledged.
+    #[inline(never)]
+    pub(crate) fn on_acked(&mut self, now: Instant, path: PathId, acked: &[(u64, SentPacket)]) {
+        let Some(fates) = &mut self.fates else {
+            return;
+        };
+        for (_, packet) in acked {
+            for tag in tags(packet) {
+                fates.on_acked(tag, path, packet.time_sent, now);
+            }
+        }
+    }
+
+    /// Packets of a path were declared lost.
+    #[inline(never)]
+    pub(crate) fn on_lost(&mut self, now: Instant, path: PathId, lost: &[(u64, SentPacket)]) {
+        let Some(fates) = &mut self.fates else {
+            return;
+        };
+        for (number, packet) in lost {
+            for tag in tags(packet) {
+                fates.on_lost(tag, path, Some(*number), packet.time_sent, now);
+            }
+        }
+    }
+
+    /// Packets of a path were dropped unread, and the peer has said so.
+    #[cold]
+    pub(crate) fn on_refused(&mut self, now: Instant, path: PathId, refused: &[SentPacket]) {
+        let Some(fates) = &mut self.fates else {
+            return;
+        };
+        for packet in refused {
+            for tag in tags(packet) {
+                fates.on_lost(tag, path, None, packet.time_sent, now);
+            }
+        }
+    }
+
+    /// An ACK frame for packets of a path, which may name some that were declared lost.
+    #[inline(never)]
+    pub(crate) fn on_late_ack(&mut self, now: Instant, path: PathId, frame: &AckFrame<'_>) {
+        if let Some(fates) = &mut self.fates {
+            fates.on_late_ack(path, frame.blocks.iter(), now);
+        }
+    }
+
+    /// The oldest news of a datagram with a tag.
+    pub(crate) fn next_fate(&mut self) -> Option<DatagramFate> {
+        self.fates.as_mut()?.next()
+    }
+
+    /// True once after there were none, when there are such news.
+    #[inline]
+    pub(crate) fn poll_fates(&mut self) -> bool {
+        let fates = self.fates.as_mut();
+        fates.is_some_and(|fates| fates.poll_news())
+    }
+
+    /// News of datagrams that were dropped because the application did not take them.
+    pub(crate) fn dropped_fates(&self) -> u64 {
+        self.fates.as_ref().map_or(0, |fates| fates.dropped())
+    }
+
+    /// How many such news wait, and how many lost datagrams are remembered, at most on one path.
+    pub(crate) fn fate_sizes(&self) -> (usize, usize) {
+        self.fates.as_ref().map_or((0, 0), |fates| fates.sizes())
     }
 
     /// DATAGRAM (RFC 9221 section 4). True if none waited before: the application is to be told.
@@ -357,101 +498,14 @@ impl Datagrams {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn datagrams(send: usize, recv: Option<usize>) -> Datagrams {
-        let mut config = TransportConfig::default();
-        config
-            .datagram_send_buffer(send)
-            .datagram_receive_buffer(recv);
-        Datagrams::new(&config)
-    }
-
-    fn fill(d: &mut Datagrams, room: usize) -> Vec<u8> {
-        let mut buf = Vec::new();
-        d.fill(&mut FrameWriter::new(&mut buf, room), None, Instant::now());
-        assert!(buf.len() <= room);
-        buf
-    }
-
-    #[test]
-    fn refusals() {
-        let data = Bytes::from_static(&[7; 100]);
-        let mut d = datagrams(0, None);
-        assert_eq!(
-            d.send(data.clone(), None, None, false, 1200),
-            Err(SendDatagramError::Disabled)
-        );
-        let mut d = datagrams(300, None);
-        let refused = d.send(data.clone(), None, None, false, 1200);
-        //= specs/rfc9221.txt#section-3
-        //= type=test
-        //# An endpoint MUST NOT send DATAGRAM frames until it has received the
-        //# max_datagram_frame_size transport parameter with a non-zero value during the handshake
-        //# (or during a previous handshake if 0-RTT is used).
-        assert_eq!(refused, Err(SendDatagramError::UnsupportedByPeer));
-        d.set_peer_max(Some(102));
-        assert_eq!(d.max_size(1200), Some(99));
-        let refused = d.send(data.clone(), None, None, false, 1200);
-        //= specs/rfc9221.txt#section-3
-        //= type=test
-        //# An endpoint MUST NOT send DATAGRAM frames that are larger than the
-        //# max_datagram_frame_size value it has received from its peer.
-        assert_eq!(refused, Err(SendDatagramError::TooLarge));
-        d.set_peer_max(Some(65535));
-        assert_eq!(d.max_size(1200), Some(1197));
-        assert_eq!(d.max_size(64), Some(61));
-        d.send(data.clone(), None, None, false, 1200).unwrap();
-        d.send(data.clone(), None, None, false, 1200).unwrap();
-        let refused = d.send(data.clone(), None, None, false, 1200);
-        assert_eq!(refused, Err(SendDatagramError::Blocked(data.clone())));
-        assert!(!d.poll_unblocked());
-        d.send(data, None, None, true, 1200).unwrap();
-        assert_eq!(d.outgoing.size(), 2 * 132);
-        assert_eq!(fill(&mut d, 1200).len(), 2 * 103);
-        assert!(!d.can_send() && d.poll_unblocked() && !d.poll_unblocked());
-        assert!(d.on_datagram(b"x").is_err());
-    }
-
-    #[test]
-    fn sizes_at_the_borders_fit() {
-        for room in 1..=1500 {
-            let mut d = datagrams(1 << 20, None);
-            d.set_peer_max(Some(65535));
-            if let Some(max) = d.max_size(room) {
-                d.send(vec![1; max].into(), None, None, false, room)
-                    .unwrap();
-                assert!(!fill(&mut d, room).is_empty(), "{room}");
-            }
-        }
-        let mut d = datagrams(1 << 20, None);
-        d.set_peer_max(Some(65535));
-        d.send(vec![1; 1000].into(), None, None, false, 1200)
-            .unwrap();
-        assert!(fill(&mut d, 900).is_empty());
-        assert_eq!(u64::from(fill(&mut d, 1001)[0]), types::DATAGRAM);
-        d.send(vec![1; 1000].into(), None, None, false, 1200)
-            .unwrap();
-        assert_eq!(d.drop_oversized(None, 1000), 1);
-        assert!(!d.can_send());
-    }
-
-    #[test]
-    fn the_oldest_received_go_first() {
-        let mut d = datagrams(0, Some(1000));
-        for n in 0..100_000u32 {
-            let first = d.on_datagram(&n.to_be_bytes()).unwrap();
-            assert_eq!(first, n == 0);
-            d.on_datagram(&[]).unwrap();
-        }
-        assert!(d.incoming.size <= 1000);
-        assert!(d.dropped() > 199_900);
-        d.on_datagram(b"last").unwrap();
-        let all: Vec<_> = std::iter::from_fn(|| d.recv()).collect();
-        assert_eq!(all.last().unwrap(), &Bytes::from_static(b"last"));
-        assert_eq!(d.incoming.size, 0);
-        assert!(!d.on_datagram(&[0; 2000]).unwrap());
-    }
+/// The datagrams in a packet whose fates are followed.
+fn tags(packet: &SentPacket) -> impl Iterator<Item = Tag> + '_ {
+    packet.frames.iter().filter_map(|frame| match frame {
+        SentFrame::Datagram { tag, .. } => *tag,
+        _ => None,
+    })
 }
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

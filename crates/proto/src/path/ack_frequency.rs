@@ -53,6 +53,9 @@ pub(crate) struct AckFrequency {
     current: Duration,
     /// The longest max_ack_delay among the requests that the peer may have taken since.
     unacked: Duration,
+    /// Ack-eliciting packets that the peer receives without acknowledging them, and the most among those requests.
+    threshold: u64,
+    unacked_threshold: u64,
     /// What the peer was last asked for; before that, what it does without.
     asked: AckPolicy,
     /// The sequence number of the next frame.
@@ -89,6 +92,8 @@ impl AckFrequency {
             initial: Duration::ZERO,
             current: Duration::ZERO,
             unacked: Duration::ZERO,
+            threshold: 0,
+            unacked_threshold: 0,
             asked: AckPolicy::new(Duration::ZERO),
             next_sequence: 0,
             in_flight: false,
@@ -112,7 +117,13 @@ impl AckFrequency {
         self.initial = Duration::from_millis(peer.max_ack_delay_ms);
         self.current = self.initial;
         self.asked = AckPolicy::new(self.current);
+        self.threshold = self.asked.ack_eliciting_threshold;
         self.peer_min = peer.min_ack_delay_us.map(Duration::from_micros);
+    }
+
+    /// Ack-eliciting packets that the peer may receive without acknowledging them at once, as far as that is known.
+    pub(crate) fn peer_threshold(&self) -> u64 {
+        self.threshold.max(self.unacked_threshold)
     }
 
     // As the receiver of data.
@@ -242,6 +253,8 @@ impl AckFrequency {
         self.pending = false;
         self.in_flight = true;
         self.unacked = self.unacked.max(self.asked.max_ack_delay);
+        let threshold = self.asked.ack_eliciting_threshold;
+        self.unacked_threshold = self.unacked_threshold.max(threshold);
     }
 
     fn is_newest(&self, sequence: u64) -> bool {
@@ -256,6 +269,8 @@ impl AckFrequency {
             self.pending = false;
             self.current = self.asked.max_ack_delay;
             self.unacked = Duration::ZERO;
+            self.threshold = self.asked.ack_eliciting_threshold;
+            self.unacked_threshold = 0;
         }
     }
 

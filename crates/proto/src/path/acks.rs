@@ -74,6 +74,8 @@ pub(crate) struct PathAck {
     pub(crate) rtt_sample: Option<Duration>,
     /// The path was suspect and is not any more.
     pub(crate) recovered: bool,
+    /// The path was silent for the application that watches it, and is not any more.
+    pub(crate) heard: bool,
     /// A packet was acknowledged that the scheduler had decided on.
     pub(crate) scheduled: bool,
 }
@@ -303,6 +305,7 @@ mod tests {
         let index = open(&mut paths, 0);
         let facts = TimerFacts {
             max_ack_delay: Duration::ZERO,
+            ack_threshold: 1,
             confirmed: true,
             keep_alive: Some(Duration::from_secs(1)),
             elsewhere: false,

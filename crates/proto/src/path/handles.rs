@@ -85,6 +85,18 @@ impl PathRef<'_> {
         self.path.rtt().smoothed()
     }
 
+    /// When the oldest packet left that the peer must acknowledge and has not yet; `None` if there is none in flight.
+    /// [`PathMut::watch_silence`](crate::PathMut::watch_silence) makes an event of a path that is silent for too long.
+    pub fn oldest_unacked(self) -> Option<Instant> {
+        self.path.oldest_unacked()
+    }
+
+    /// When the last packet came on it that could be read; `None` if none came since the handshake was complete.
+    /// Acknowledgements of packets of one path may come on another.
+    pub fn last_heard(self) -> Option<Instant> {
+        self.path.last_heard()
+    }
+
     /// Its figures.
     pub fn stats(self) -> PathStats {
         self.path.stats(self.paths.controller())

@@ -20,6 +20,7 @@ mod receive_idle;
 mod recovery;
 mod remembered;
 mod set;
+mod silence;
 mod status;
 mod timers;
 mod view;
@@ -61,6 +62,7 @@ use probe_budget::ProbeBudget;
 use receive_idle::ReceiveIdle;
 use recovery::PathRecovery;
 use remembered::Remembered;
+use silence::Silence;
 
 /// Probes sent when a PTO expires (RFC 9002 section 6.2.4).
 pub(crate) const PROBES_PER_PTO: u8 = 2;
@@ -98,6 +100,8 @@ pub(crate) struct Path {
     last_activity: Instant,
     heard: Option<Heard>,
     receive_idle: ReceiveIdle,
+    /// Boxed: few applications ask.
+    silence: Option<Box<Silence>>,
 }
 
 /// What is counted per path.
@@ -148,6 +152,7 @@ impl Path {
             last_activity: now,
             heard: None,
             receive_idle: ReceiveIdle::default(),
+            silence: None,
         }
     }
 
@@ -339,11 +344,14 @@ impl Path {
         controller: &mut dyn Controller,
         settled: &mut SettledPackets,
     ) -> Result<Option<PathAck>, TransportError> {
-        let outcome = self
+        let mut outcome = self
             .recovery
             .on_ack(now, &mut self.space, ack, controller, settled)?;
-        if outcome.is_some_and(|outcome| outcome.scheduled) {
-            self.receive_idle.on_delivered();
+        if let Some(outcome) = &mut outcome {
+            if outcome.scheduled {
+                self.receive_idle.on_delivered();
+            }
+            outcome.heard = self.ends_silence();
         }
         Ok(outcome)
     }

@@ -170,6 +170,7 @@ impl PathRecovery {
         Ok(Some(PathAck {
             rtt_sample: outcome.rtt_sample,
             recovered,
+            heard: false,
             scheduled,
         }))
     }

@@ -13,6 +13,8 @@ use crate::space::{SentPacket, SpaceId};
 pub(crate) struct TimerFacts {
     /// The peer's max_ack_delay.
     pub(crate) max_ack_delay: Duration,
+    /// Ack-eliciting packets that the peer may receive without acknowledging them at once.
+    pub(crate) ack_threshold: u64,
     /// The handshake is confirmed.
     pub(crate) confirmed: bool,
     /// How long a silent path is kept alive by PINGs, if at all.
@@ -39,6 +41,8 @@ pub(crate) struct PathTimeout {
     pub(crate) receive_idle: bool,
     /// A PING is to be sent for want of anything else.
     pub(crate) kept_alive: bool,
+    /// The path has fallen silent for the application that watches it: how long a packet has been waited for.
+    pub(crate) silent: Option<Duration>,
 }
 
 impl Path {
@@ -58,6 +62,9 @@ impl Path {
         }
         next = earlier(next, self.space.acks.timer());
         next = earlier(next, self.probe_timer());
+        if self.silence.is_some() {
+            next = earlier(next, judged(self.silence_deadline(&facts)));
+        }
         let quiet = self.space.ack_eliciting_in_flight() == 0;
         if quiet && (facts.asks || facts.keep_alive.is_some()) {
             next = earlier(next, self.keep_alive_deadline(facts));
@@ -132,6 +139,7 @@ impl Path {
         if judges {
             outcome.suspect |= self.check_suspect(now, facts);
             outcome.certain = facts.elsewhere && is_due(self.recovery.suspect.confirmed_at());
+            outcome.silent = self.check_silence(now, &facts);
         }
         outcome
     }
@@ -142,7 +150,9 @@ impl Path {
         let suspicion = &self.recovery.suspect;
         let deadline = suspicion.deadline_before(None, space, rtt, facts.max_ack_delay);
         let certain = suspicion.confirmed_at().filter(|_| facts.elsewhere);
-        let times = [space.loss_time, self.pto_deadline(facts), deadline, certain];
+        let pto = self.pto_deadline(facts);
+        let silence = self.silence_deadline(&facts);
+        let times = [space.loss_time, pto, deadline, certain, silence];
         let mut judged = times.into_iter().flatten();
         judged.any(|at| suspicion.not_before(at) <= now)
     }
