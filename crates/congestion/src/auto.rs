@@ -23,14 +23,15 @@ mod stay;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::PathIndex;
+use mpquic_sched_core::{PathIndex, SavedPath};
 
 use super::bbr::{Bbr, Known};
 use super::controller::Slots;
 use super::cubic::Cubic;
 use super::{
-    AckSummary, AckedPacket, CongestionEvent, Controller, InitialWindow, LossCause, LossCauses,
-    LossJudge, LostPacket, NewPath, ResumeStep, RttEstimator, SentPacket, SlowStart, SpuriousLoss,
+    AckSummary, AckedPacket, CongestionControl, CongestionEvent, Controller, InitialWindow,
+    LossCause, LossCauses, LossJudge, LostPacket, NewPath, ResumeStep, RttEstimator, SentPacket,
+    SlowStart, SpuriousLoss, Steering,
 };
 use stay::{Reason, Stay};
 
@@ -84,6 +85,8 @@ const WATCHED: u64 = 8;
 const RETURNED: Duration = Duration::from_secs(5);
 /// The highest delivery rate is that of this time, at least, and twice that at most.
 const RATE_SPAN: Duration = Duration::from_secs(2);
+/// What earlier connections knew of losses by chance counts as so many of them.
+const KNOWN_RUNS: u32 = 8;
 /// Losses of older times count by half each time that there are so many.
 const COUNTED_RUNS: u32 = 64;
 
@@ -166,6 +169,8 @@ struct Path {
     /// Times that it was wrong, and until when it does not take over again.
     returns: u32,
     returned_until: Option<Instant>,
+    /// Times that earlier connections were wrong, by half: part of `returns` and of `refused`.
+    recalled: u32,
     /// Congestion events of earlier stays.
     past_events: u64,
 }
@@ -177,6 +182,29 @@ impl Path {
             judge: LossJudge::with_min_rtt(shortest),
             ..Self::default()
         }
+    }
+
+    /// The path begins with what earlier connections left. Whether BBRv3 steers it.
+    fn recall(&mut self, saved: &SavedPath, window: u64) -> bool {
+        // What was wrong may be right by now: it counts for less from one connection to the next.
+        self.recalled = saved.refusals / 2;
+        (self.returns, self.refused) = (self.recalled, self.recalled);
+        // Overflows of an earlier connection, such as that of its slow start, say nothing of this one's losses.
+        if 2 * saved.chance_events >= saved.loss_events {
+            let tenths = |count: u32| count as f32 / 10.0;
+            let (events, chance) = (tenths(saved.loss_events), tenths(saved.chance_events));
+            self.judge.recall(events, chance);
+        }
+        if !saved.bbr || saved.chance_loss == 0 {
+            return false;
+        }
+        let packets = u64::from(KNOWN_RUNS) * 1_000_000 / u64::from(saved.chance_loss);
+        self.chance = Tally {
+            runs: KNOWN_RUNS,
+            bytes: packets * u64::from(self.mtu),
+        };
+        self.start_stay(window.max(saved.window));
+        true
     }
 
     fn on_lost(&mut self, lost: &LostPacket) {
@@ -301,10 +329,7 @@ impl Path {
 
     /// What is known of the path when BBRv3 takes over.
     fn begin_stay(&mut self, ack: &AckSummary<'_>, window: u64) -> Known {
-        self.hands_over = false;
-        (self.tally, self.trial) = (Tally::default(), None);
-        let most = MOST_LOST / f64::from(self.mtu.max(1));
-        self.stay = Some(Box::new(Stay::new(self.chance, window, most)));
+        self.start_stay(window);
         Known {
             now: ack.now,
             mtu: self.mtu,
@@ -314,6 +339,27 @@ impl Path {
             delivered: ack.sample.total_delivered,
             loss: self.chance.rate() * f64::from(self.mtu),
         }
+    }
+
+    /// BBRv3 steers. `window`: what is left if it causes losses.
+    fn start_stay(&mut self, window: u64) {
+        self.hands_over = false;
+        (self.tally, self.trial) = (Tally::default(), None);
+        let most = MOST_LOST / f64::from(self.mtu.max(1));
+        self.stay = Some(Box::new(Stay::new(self.chance, window, most)));
+    }
+
+    /// Runs per million packets that chance has lost, before BBRv3 took over and since.
+    fn chance_loss(&self) -> u32 {
+        let seen = self
+            .stay
+            .as_ref()
+            .map_or_else(Tally::default, |stay| stay.seen);
+        let all = Tally {
+            runs: self.chance.runs + seen.runs,
+            bytes: self.chance.bytes + seen.bytes,
+        };
+        (1e6 * (all.rate() * f64::from(self.mtu)).min(MOST_LOST)) as u32
     }
 
     /// CUBIC goes on.
@@ -480,6 +526,25 @@ impl Auto {
         Some(slot.watched.get_or_insert_with(begin))
     }
 
+    /// A path begins of which earlier connections have judged losses.
+    fn recall(&mut self, new: &NewPath, saved: &SavedPath) {
+        let window = self.cubic.window(new.path);
+        let Some(p) = self.watch(new.path, None) else {
+            return;
+        };
+        if p.recall(saved, window) {
+            let loss = f64::from(saved.chance_loss) / 1e6;
+            self.bbr().begin(new, loss);
+        }
+    }
+
+    /// BBRv3, which most connections never need.
+    fn bbr(&mut self) -> &mut Bbr {
+        let seed = std::array::from_fn(|i| self.seed[i % self.seed.len()]);
+        let make = || Box::new(Bbr::new(self.cubic.initial, self.slow_start, seed));
+        self.bbr.get_or_insert_with(make)
+    }
+
     /// BBRv3, if it steers the path.
     fn handed(&self, path: PathIndex) -> Option<&Bbr> {
         self.watched(path).filter(|p| p.stay.is_some())?;
@@ -554,6 +619,10 @@ impl Controller for Auto {
         self.cubic.add_path(new);
         let (mtu, watched) = (new.mtu, None);
         self.paths.set(new.path, Some(Slot { mtu, watched }));
+        let judged = |saved: &&SavedPath| saved.loss_events > 0 || saved.refusals > 0;
+        if let Some(saved) = new.saved.as_ref().filter(judged) {
+            self.recall(new, saved);
+        }
     }
 
     fn remove_path(&mut self, path: PathIndex) {
@@ -629,9 +698,7 @@ impl Controller for Auto {
         }
         if p.hands_over {
             let known = p.begin_stay(ack, window);
-            let seed = std::array::from_fn(|i| self.seed[i % self.seed.len()]);
-            let make = || Box::new(Bbr::new(self.cubic.initial, self.slow_start, seed));
-            self.bbr.get_or_insert_with(make).take_over(path, &known);
+            self.bbr().take_over(path, &known);
         } else if let Some(before) = before {
             self.cubic.raise(path, before);
         }
@@ -698,6 +765,21 @@ impl Controller for Auto {
     fn loss_causes(&self, path: PathIndex) -> LossCauses {
         self.watched(path)
             .map_or_else(LossCauses::default, |p| p.judge.causes())
+    }
+
+    fn steering(&self, path: PathIndex) -> Option<Steering> {
+        let p = self.watched(path)?;
+        let tenths = |sum: f32| (sum * 10.0).round() as u32;
+        Some(Steering {
+            by: match p.stay {
+                Some(_) => CongestionControl::Bbr,
+                None => CongestionControl::Cubic,
+            },
+            refusals: (p.returns + p.refused).saturating_sub(p.recalled),
+            loss_events: tenths(p.judge.event_sum()),
+            chance_events: tenths(p.judge.chance_sum()),
+            chance_loss: p.chance_loss(),
+        })
     }
 }
 

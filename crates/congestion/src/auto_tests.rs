@@ -20,9 +20,14 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
+        Self::with_saved(None)
+    }
+
+    /// A path of which earlier connections knew this.
+    fn with_saved(saved: Option<SavedPath>) -> Self {
         let (now, path) = (Instant::now(), PathIndex::new(0).unwrap());
         let mut cc = Auto::new(InitialWindow::default(), Some(SlowStart::Classic), [1; 32]);
-        cc.add_path(&NewPath::new(path, now, MTU));
+        cc.add_path(&NewPath::new(path, now, MTU).with_saved(saved));
         let rtt = RttEstimator::new(Duration::from_millis(333));
         Self {
             cc,
@@ -351,4 +356,92 @@ fn a_path_is_watched_from_some_packets_on() {
     let mut run = Run::new();
     run.lose(1, run.now, false);
     assert_eq!(run.cc.loss_causes(run.path).chance, 1);
+}
+
+/// What the path leaves to the next connection.
+fn saved(run: &Run, chance_loss: u32) -> SavedPath {
+    let mut saved = SavedPath::new(Duration::from_millis(40), Duration::ZERO);
+    (saved.rate, saved.window) = (1_250_000, 50_000);
+    let steering = run.cc.steering(run.path).unwrap();
+    saved.chance_loss = chance_loss;
+    saved.bbr = steering.by == CongestionControl::Bbr;
+    saved.refusals = steering.refusals;
+    (saved.loss_events, saved.chance_events) = (steering.loss_events, steering.chance_events);
+    saved
+}
+
+/// The second connection begins where the first has ended: with BBRv3's Startup.
+#[test]
+fn what_bbr_steered_at_the_end_it_steers_from_the_start() {
+    let mut run = Run::new();
+    assert_eq!(run.cc.steering(run.path), None);
+    run.round(0, calm);
+    for _ in 0..20 {
+        run.round(1, calm);
+    }
+    let first = saved(&run, 20_000);
+    assert!(first.bbr && first.chance_events > 80, "{first:?}");
+    let mut run = Run::with_saved(Some(first));
+    assert!(run.cc.handed(run.path).is_some() && run.cc.in_slow_start(run.path));
+    assert_eq!(run.window(), InitialWindow::default().bytes(MTU));
+    for _ in 0..200 {
+        run.round(1, calm);
+    }
+    assert!(run.cc.handed(run.path).is_some(), "{:?}", run.state());
+    // Not if the path was not seen to lose anything by chance, and not once it proved wrong.
+    let mut none = first;
+    none.chance_loss = 0;
+    let run = Run::with_saved(Some(none));
+    assert!(run.cc.handed(run.path).is_none());
+    let mut run = Run::with_saved(Some(first));
+    let mut rounds = 0;
+    while run.cc.handed(run.path).is_some() {
+        run.round(6, calm);
+        rounds += 1;
+        assert!(rounds < 60, "{:?}", run.state());
+    }
+    let second = saved(&run, 20_000);
+    assert_eq!((second.bbr, second.refusals), (false, 1));
+}
+
+/// What was wrong in earlier connections makes the next one wait for more, and for less from one to the next.
+#[test]
+fn refusals_are_remembered_and_fade() {
+    let rounds = |refusals: u32| {
+        let mut known = SavedPath::new(Duration::from_millis(40), Duration::ZERO);
+        known.refusals = refusals;
+        let mut run = Run::with_saved(Some(known));
+        let told = run.cc.steering(run.path).map_or(0, |known| known.refusals);
+        assert_eq!(told, refusals / 2);
+        run.overflow();
+        let mut rounds = 0;
+        while run.cc.handed(run.path).is_none() {
+            run.round(1, calm);
+            rounds += 1;
+            assert!(rounds < 60, "{:?}", run.state());
+        }
+        rounds
+    };
+    assert_eq!(rounds(0), rounds(1));
+    assert!(rounds(4) > rounds(1));
+    assert!(rounds(8) > rounds(4));
+}
+
+/// Losses of many short connections are judged together: what is too little for one is enough for the next.
+#[test]
+fn judged_losses_add_up_over_connections() {
+    let mut known = None;
+    let mut connections = 0;
+    loop {
+        let mut run = Run::with_saved(known);
+        run.state().returns = 4;
+        run.round(1, calm);
+        connections += 1;
+        if run.cc.handed(run.path).is_some() {
+            break;
+        }
+        assert!(connections < 20, "{:?}", run.state());
+        known = Some(saved(&run, 20_000));
+    }
+    assert!(connections > 3, "{connections}");
 }

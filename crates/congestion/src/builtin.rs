@@ -24,6 +24,11 @@ use super::{Controller, ControllerContext, ControllerFactory};
 /// assert_eq!(CongestionControl::NewReno.to_string(), "newreno");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 #[non_exhaustive]
 pub enum CongestionControl {
     /// RFC 9002 section 7; each path on its own.
@@ -37,6 +42,7 @@ pub enum CongestionControl {
     Olia,
     /// Balanced Linked Adaptation (draft-walid-mptcp-congestion-control), over all paths.
     Balia,
+    #[cfg_attr(feature = "serde", serde(rename = "bbr3"))]
     /// BBRv3 (draft-ietf-ccwg-bbr): a model of each path on its own.
     Bbr,
     /// The default: CUBIC that does not take losses by chance for congestion, as radio links have them, and hands a path to BBRv3

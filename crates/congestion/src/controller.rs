@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::PathIndex;
+use mpquic_sched_core::{PathIndex, SavedPath};
 use rand::Rng;
 use rand::rngs::StdRng;
 
-use super::{InitialWindow, LossCauses, ResumeStep, SlowStart};
+use super::{CongestionControl, InitialWindow, LossCauses, ResumeStep, SlowStart};
 use crate::{RateSample, RttEstimator};
 
 /// A congestion controller of a connection (RFC 9002 section 7).
@@ -162,6 +162,12 @@ pub trait Controller: Send {
         LossCauses::default()
     }
 
+    /// Which of several controllers steers the path now, and what that rests on. `None` if there is one for all paths and times, or
+    /// nothing is known of the path yet.
+    fn steering(&self, _path: PathIndex) -> Option<Steering> {
+        None
+    }
+
     /// What the transport asks of a path before each packet, in one call. It is what the methods above say, and need not be
     /// written anew.
     fn path_state(&self, path: PathIndex, rtt: &RttEstimator) -> ControllerState {
@@ -172,6 +178,22 @@ pub trait Controller: Send {
             pacing_rate: self.pacing_rate(path, rtt),
         }
     }
+}
+
+/// How a path is steered that may go from one controller to another: [`Controller::steering`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Steering {
+    /// What steers it now.
+    pub by: CongestionControl,
+    /// How often losses were taken for chance, and were none; earlier connections count by half.
+    pub refusals: u32,
+    /// The newest loss events, in tenths, each of which weighs nine tenths of the one after it.
+    pub loss_events: u32,
+    /// Those of them that chance explains.
+    pub chance_events: u32,
+    /// Runs of packets that were lost by chance, as far as the controller can tell, per million packets.
+    pub chance_loss: u32,
 }
 
 /// What a controller says of a path: [`Controller::path_state`].
@@ -300,6 +322,8 @@ pub struct NewPath {
     /// The window with which this path begins. `None`: as all,
     /// [`ControllerContext::initial_window`](super::ControllerContext::initial_window).
     pub initial_window: Option<InitialWindow>,
+    /// What earlier connections knew of the path.
+    pub saved: Option<SavedPath>,
 }
 
 impl NewPath {
@@ -311,6 +335,7 @@ impl NewPath {
             now,
             mtu,
             initial_window: None,
+            saved: None,
         }
     }
 
@@ -319,6 +344,14 @@ impl NewPath {
     #[inline]
     pub const fn with_initial_window(mut self, window: Option<InitialWindow>) -> Self {
         self.initial_window = window;
+        self
+    }
+
+    /// A path of which earlier connections knew this.
+    #[must_use]
+    #[inline]
+    pub const fn with_saved(mut self, saved: Option<SavedPath>) -> Self {
+        self.saved = saved;
         self
     }
 }

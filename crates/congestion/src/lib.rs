@@ -74,7 +74,7 @@ pub use builtin::{CongestionControl, UnknownCongestionControl};
 pub use careful_resume::{CarefulResume, Reconnaissance, ResumeLimits, ResumeState, ResumeStep};
 pub use controller::{
     AckSummary, AckedPacket, CongestionEvent, Controller, ControllerContext, ControllerFactory,
-    ControllerState, LostPacket, NewPath, SentPacket, SpuriousLoss,
+    ControllerState, LostPacket, NewPath, SentPacket, SpuriousLoss, Steering,
 };
 pub use initial_window::{InitialWindow, minimum_window};
 pub use loss_cause::{LossCause, LossCauses, LossJudge};

@@ -40,6 +40,8 @@ const TOP_RANK: f32 = 0.95;
 const CHANCE_RANK: f32 = 0.75;
 /// What an event weighs of the one after it.
 const DECAY: f32 = 0.9;
+/// So that they weigh no more than this.
+const MOST_WEIGHT: f32 = 10.0;
 
 /// Why packets were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -274,6 +276,17 @@ impl LossJudge {
     /// How many of the newest events chance explains, in the same weights: ten at most.
     pub const fn chance_sum(&self) -> f32 {
         self.chance
+    }
+
+    /// The newest events in the same weights, whatever explains them.
+    pub const fn event_sum(&self) -> f32 {
+        self.weight
+    }
+
+    /// So many events are known of before the first, and chance explained so many of them; ten at most count.
+    pub const fn recall(&mut self, events: f32, chance: f32) {
+        self.weight = events.clamp(0.0, MOST_WEIGHT);
+        self.chance = chance.clamp(0.0, self.weight);
     }
 
     /// What the newest events were does not count any more.

@@ -95,6 +95,7 @@ fn every_event_is_as_its_schema_has_it() {
             if name.ends_with("_server") {
                 for expected in [
                     "mpquic:scheduler_decided",
+                    "mpquic:loss_judged",
                     "quic:packet_lost",
                     "quic:packets_acked",
                     "quic:recovery_metrics_updated",

@@ -6,9 +6,10 @@
 
 pub use mpquic_congestion::{
     AckSummary, AckedPacket, CongestionControl, CongestionEvent, Controller, ControllerContext,
-    ControllerFactory, ControllerState, InitialWindow, LossCauses, LostPacket, MAX_PATHS,
-    MAX_WINDOW, NewPath, PathIndex, RateSample, ResumeState, ResumeStep, RttEstimator, SentPacket,
-    SlowStart, SpuriousLoss, UnknownCongestionControl, UnknownSlowStart, minimum_window,
+    ControllerFactory, ControllerState, InitialWindow, LossCause, LossCauses, LostPacket,
+    MAX_PATHS, MAX_WINDOW, NewPath, PathIndex, RateSample, ResumeState, ResumeStep, RttEstimator,
+    SentPacket, SlowStart, SpuriousLoss, Steering, UnknownCongestionControl, UnknownSlowStart,
+    minimum_window,
 };
 
 pub(crate) use mpquic_congestion::CarefulResume;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::congestion::ResumeState;
+use crate::congestion::{CongestionControl, ResumeState};
 
 /// Statistics of one path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,6 +63,10 @@ pub struct PathStats {
     pub losses_by_chance: u32,
     /// Loss events that either may explain.
     pub losses_unclear: u32,
+    /// Which controller steers the path, if it may change: with `auto` CUBIC or BBRv3, once the path has carried a few packets.
+    pub steered_by: Option<CongestionControl>,
+    /// How often losses were taken for chance and were none; those that a memory knows of count by half.
+    pub refusals: u32,
     /// Delivery rate estimate, bytes per second.
     pub delivery_rate: u64,
     /// Whether the path is suspect: it does not deliver, and its data goes to other paths.

@@ -2,16 +2,17 @@
 
 use std::fmt::Write as _;
 
+use mpquic_proto::congestion::LossCause;
 use mpquic_proto::sched::Data;
 use mpquic_proto::{FourTuple, Parameters, PathChange, PathChangeKind, PathStatus, Side, Started};
 use serde::Serialize;
 
 use crate::close::closed;
 use crate::events::{
-    ConnectionStarted, ConnectionState, Event, Header, KeyUpdated, MtuUpdated, OutOfOrderUpdated,
-    Packet, PacketDropped, PacketLost, PacketsAcked, ParametersSet, PathUpdated, Raw,
-    RecordsLeftOut, RecoveryMetrics, Run, SchedulerDecided, TupleAssigned, TupleEnd,
-    VersionInformation,
+    ConnectionStarted, ConnectionState, ControllerUpdated, Event, Header, KeyUpdated, LossJudged,
+    MtuUpdated, OutOfOrderUpdated, Packet, PacketDropped, PacketLost, PacketsAcked, ParametersSet,
+    PathUpdated, Raw, RecordsLeftOut, RecoveryMetrics, Run, SchedulerDecided, TupleAssigned,
+    TupleEnd, VersionInformation,
 };
 use crate::frames::WrittenFrame;
 use crate::hex::Hex;
@@ -144,6 +145,21 @@ impl Encoder {
                 self.event(at, "quic:packet_lost", Some(*path), data);
             }
             Record::Metrics(metrics) => self.metrics(at, *metrics),
+            Record::Judged(path, cause) => {
+                let cause = match cause {
+                    LossCause::Overflow => "overflow",
+                    LossCause::Chance => "chance",
+                    LossCause::Unclear => "unclear",
+                };
+                let path_id = *path;
+                let data = LossJudged { path_id, cause };
+                self.event(at, "mpquic:loss_judged", Some(path_id), data);
+            }
+            Record::Steered(path, by) => {
+                let (path_id, new) = (*path, by.name());
+                let data = ControllerUpdated { path_id, new };
+                self.event(at, "mpquic:controller_updated", Some(path_id), data);
+            }
             Record::OutOfOrder(bytes) => {
                 let data = OutOfOrderUpdated { bytes: *bytes };
                 self.event(at, "mpquic:out_of_order_updated", None, data);

@@ -244,6 +244,20 @@ pub(crate) struct SchedulerDecided {
     pub(crate) why: Option<&'static str>,
 }
 
+/// `mpquic:loss_judged`.
+#[derive(Serialize)]
+pub(crate) struct LossJudged {
+    pub(crate) path_id: u32,
+    pub(crate) cause: &'static str,
+}
+
+/// `mpquic:controller_updated`.
+#[derive(Serialize)]
+pub(crate) struct ControllerUpdated {
+    pub(crate) path_id: u32,
+    pub(crate) new: &'static str,
+}
+
 /// `mpquic:out_of_order_updated`.
 #[derive(Serialize)]
 pub(crate) struct OutOfOrderUpdated {

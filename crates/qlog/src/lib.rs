@@ -9,6 +9,8 @@
 //! |---|---|
 //! | `mpquic:path_updated` | `path_id`; `new`: opened, validated, moved, available, backup, suspect, recovered, abandoned, discarded; `initiator` and `error_code` of an abandoned path |
 //! | `mpquic:scheduler_decided` | `decision`: its number; `choice`: send, wait, overridden; `path_id`, `data`, `stream_id`, `gap`, `copies`; `why`, if the scheduler says. Written when it differs from the one before; packets name the decision that asked for them |
+//! | `mpquic:loss_judged` | `path_id`; `cause` of a loss event: overflow, chance, unclear |
+//! | `mpquic:controller_updated` | `path_id`; `new`: the controller that steers the path from now on, cubic or bbr3 under `auto` |
 //! | `mpquic:out_of_order_updated` | `bytes` received that cannot be read for a gap before them, over all streams; at most one per millisecond |
 //! | `mpquic:records_left_out` | `count`: so many records are missing here, since the disk could not keep up |
 //!

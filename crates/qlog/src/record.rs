@@ -1,9 +1,10 @@
 //! What happened, as small values of one size: what goes from the connection to whoever writes.
 
+use mpquic_proto::congestion::LossCause;
 use mpquic_proto::sched::Data;
 use mpquic_proto::{
-    Choice, ConnectionError, ConnectionId, Dir, FrameInfo, NumberSpace, Parameters, PathChange,
-    PathMetrics, PathStatus, Started,
+    Choice, CongestionControl, ConnectionError, ConnectionId, Dir, FrameInfo, NumberSpace,
+    Parameters, PathChange, PathMetrics, PathStatus, Started,
 };
 
 /// Frames of a packet, and ranges of its ACK frames, that are written down at most; how many more there were is told.
@@ -316,6 +317,10 @@ pub(crate) enum Record {
         abandoned: bool,
     },
     Metrics(Metrics),
+    /// A loss event of a path, and why.
+    Judged(u32, LossCause),
+    /// Another controller steers a path.
+    Steered(u32, CongestionControl),
     OutOfOrder(u64),
     Decided(u64, Decision),
     KeyUpdate {

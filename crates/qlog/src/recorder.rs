@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use mpquic_proto::congestion::{LossCause, LossCauses};
 use mpquic_proto::{
-    FrameInfo, Frames, NumberSpace, Observation, Observer, PacketReceived, PacketSent,
+    CongestionControl, FrameInfo, Frames, NumberSpace, Observation, Observer, PacketReceived,
+    PacketSent, PathChange, PathChangeKind, PathMetrics,
 };
 
 use crate::record::{
@@ -30,6 +32,15 @@ pub(crate) struct Recorder<S> {
     decision: Option<Decision>,
     out_of_order: u64,
     out_of_order_at: u64,
+    /// Of paths that lose packets or have gone to another controller.
+    judged: Vec<Judged>,
+}
+
+/// What was told of a path's losses so far.
+struct Judged {
+    path: u32,
+    causes: LossCauses,
+    steered_by: CongestionControl,
 }
 
 impl<S: Sink> Recorder<S> {
@@ -42,6 +53,7 @@ impl<S: Sink> Recorder<S> {
             decision: None,
             out_of_order: 0,
             out_of_order_at: 0,
+            judged: Vec::new(),
         }
     }
 
@@ -127,6 +139,13 @@ impl<S: Sink> Recorder<S> {
         self.sink.put(&mut self.scratch);
     }
 
+    /// Nothing is kept of a path that is over.
+    fn forget(&mut self, change: &PathChange) {
+        if change.kind == PathChangeKind::Discarded {
+            self.judged.retain(|judged| judged.path != change.id.0);
+        }
+    }
+
     /// Acknowledged packets, as runs of numbers.
     fn put_acked(&mut self, now: Instant, space: NumberSpace, numbers: impl Iterator<Item = u64>) {
         let (ty, path) = (PacketType::new(space, false), space.path().0);
@@ -145,6 +164,44 @@ impl<S: Sink> Recorder<S> {
         }
         if let Some((first, count)) = run {
             self.put(now, acked(ty, path, first, count));
+        }
+    }
+
+    /// What the controller has made of losses since it was told last.
+    fn put_judged(&mut self, now: Instant, metrics: &PathMetrics) {
+        let (path, causes) = (metrics.id.0, metrics.loss_causes);
+        let steered_by = metrics.steered_by.unwrap_or(CongestionControl::Cubic);
+        let place = self.judged.iter().position(|judged| judged.path == path);
+        let before = place.map(|place| {
+            let judged = &self.judged[place];
+            (judged.causes, judged.steered_by)
+        });
+        let (told, by) =
+            before.unwrap_or_else(|| (LossCauses::default(), CongestionControl::Cubic));
+        if (told, by) == (causes, steered_by) {
+            return;
+        }
+        let judged = Judged {
+            path,
+            causes,
+            steered_by,
+        };
+        match place {
+            Some(place) => self.judged[place] = judged,
+            None => self.judged.push(judged),
+        }
+        for (cause, before, after) in [
+            (LossCause::Overflow, told.overflow, causes.overflow),
+            (LossCause::Chance, told.chance, causes.chance),
+            (LossCause::Unclear, told.unclear, causes.unclear),
+        ] {
+            // Figures of a path that goes over other addresses begin anew.
+            for _ in before..after {
+                self.put(now, Record::Judged(path, cause));
+            }
+        }
+        if by != steered_by {
+            self.put(now, Record::Steered(path, steered_by));
         }
     }
 
@@ -221,7 +278,10 @@ impl<S: Sink> Observer for Recorder<S> {
                 }
                 Record::Decided(decided.number, decision)
             }
-            Observation::Metrics(metrics) => Record::Metrics(Metrics::of(metrics)),
+            Observation::Metrics(metrics) => {
+                self.put_judged(now, metrics);
+                Record::Metrics(Metrics::of(metrics))
+            }
             Observation::Lost(lost) => Record::Lost {
                 ty: PacketType::new(lost.space, false),
                 path: lost.space.path().0,
@@ -242,7 +302,10 @@ impl<S: Sink> Observer for Recorder<S> {
             Observation::HandshakeConfirmed => Record::HandshakeConfirmed,
             Observation::Started(started) => rare(Rare::Started(*started)),
             Observation::Parameters(parameters) => rare(Rare::Parameters(*parameters)),
-            Observation::Path(change) => rare(Rare::Path(*change)),
+            Observation::Path(change) => {
+                self.forget(change);
+                rare(Rare::Path(*change))
+            }
             Observation::Closed(reason) => rare(Rare::Closed((*reason).clone())),
             _ => return,
         };

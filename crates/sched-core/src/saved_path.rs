@@ -33,6 +33,14 @@ pub struct SavedPath {
     /// Packets lost per million while the round trip was near its minimum, and the controller did not probe for more: loss that no
     /// queue explains.
     pub chance_loss: u32,
+    /// BBRv3 steered the path at the end, since chance explained what it lost: the controller `auto` had handed it over.
+    pub bbr: bool,
+    /// How often `auto` took losses for chance and was wrong; earlier connections count by half.
+    pub refusals: u32,
+    /// Loss events that `auto` has judged, in tenths, each of which weighs nine tenths of the one after it: 100 at most.
+    pub loss_events: u32,
+    /// Those of them that chance explained.
+    pub chance_events: u32,
     /// How many connections in a row measured about the same: how sure it is. At least 1.
     pub confidence: u32,
     /// When it was measured: the time since the Unix epoch.
@@ -42,6 +50,10 @@ pub struct SavedPath {
 impl SavedPath {
     /// The largest number of connections that [`confidence`](Self::confidence) counts.
     pub const MAX_CONFIDENCE: u32 = 1000;
+    /// The largest number of [`refusals`](Self::refusals) that is kept.
+    pub const MAX_REFUSALS: u32 = 100;
+    /// The largest weight of [`loss_events`](Self::loss_events).
+    pub const MAX_LOSS_EVENTS: u32 = 100;
 
     /// A path of which a round trip was measured and nothing else.
     pub const fn new(min_rtt: Duration, seen: Duration) -> Self {
@@ -55,6 +67,10 @@ impl SavedPath {
             startup_window: 0,
             bottleneck: 0,
             chance_loss: 0,
+            bbr: false,
+            refusals: 0,
+            loss_events: 0,
+            chance_events: 0,
             confidence: 1,
             seen,
         }

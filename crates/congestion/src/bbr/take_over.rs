@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::PathIndex;
 
-use super::super::MAX_WINDOW;
+use super::super::{Controller, MAX_WINDOW, NewPath};
 use super::path::{Path, State};
 use super::{Bbr, congestion::RoundSignals};
 use crate::{RateSample, RttEstimator};
@@ -53,6 +53,15 @@ impl Bbr {
         let mut state = Path::new(known.now, known.mtu, self.initial, self.rapid);
         state.take_over(known);
         self.paths.set(path, Some(state));
+    }
+
+    /// A path begins that is known to lose this part of its packets by chance, and on which another controller may go on.
+    pub(in super::super) fn begin(&mut self, new: &NewPath, loss: f64) {
+        self.add_path(new);
+        if let Some(p) = self.paths.get_mut(new.path) {
+            p.ambient.expect(loss);
+            p.considerate = true;
+        }
     }
 
     pub(in super::super) fn round(&self, path: PathIndex) -> Option<Round> {

@@ -7,6 +7,7 @@ use mpquic_sched_core::{ConnectionId, Data, PathStatus, Side};
 use mpquic_wire::transport_parameters::TransportParameters;
 
 use super::NumberSpace;
+use crate::congestion::{CongestionControl, LossCauses};
 use crate::space::SentPacket;
 use crate::{ConnectionError, FourTuple, PathErrorCode, PathId, Version};
 
@@ -235,6 +236,10 @@ pub struct PathMetrics {
     pub delivery_rate: u64,
     /// Largest UDP payload known to pass, bytes.
     pub mtu: u16,
+    /// What loss events were judged to be, as far as the controller judges them.
+    pub loss_causes: LossCauses,
+    /// Which controller steers the path, if it may change.
+    pub steered_by: Option<CongestionControl>,
 }
 
 /// An answer of the scheduler.

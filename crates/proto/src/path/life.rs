@@ -191,7 +191,9 @@ impl Paths {
         let path = self.insert(path);
         path.remember(now, key, epoch, &config);
         let initial = path.initial_window(&config);
-        let new = NewPath::new(index, now, config.initial_mtu).with_initial_window(initial);
+        let new = NewPath::new(index, now, config.initial_mtu)
+            .with_initial_window(initial)
+            .with_saved(path.saved());
         self.controller.add_path(&new);
     }
 

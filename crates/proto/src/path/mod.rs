@@ -27,7 +27,7 @@ mod view;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{EcnCodepoint, PathIndex, PathKey, PathStatus};
+use mpquic_sched_core::{EcnCodepoint, PathIndex, PathKey, PathStatus, SavedPath};
 use rand::rngs::StdRng;
 
 pub(crate) use ack_frequency::AckFrequency;
@@ -171,6 +171,11 @@ impl Path {
     pub(crate) fn initial_window(&self, config: &TransportConfig) -> Option<InitialWindow> {
         let memory = self.recovery.memory.as_ref()?;
         memory.lower_window(config.initial_window, config.initial_mtu)
+    }
+
+    /// What earlier connections knew of it.
+    pub(crate) fn saved(&self) -> Option<SavedPath> {
+        self.recovery.memory.as_ref()?.saved().copied()
     }
 
     /// The connection ends: what was measured is kept for the next one.

@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{PathIndex, PathKey, PathMemory, SavedPath, Side};
 
-use crate::congestion::{AckSummary, CarefulResume, Controller, InitialWindow, ResumeState};
+use crate::congestion::{
+    AckSummary, CarefulResume, Controller, InitialWindow, ResumeState, Steering,
+};
 use crate::recovery::RttEstimator;
-use crate::{EndpointConfig, FourTuple, TransportConfig};
+use crate::{CongestionControl, EndpointConfig, FourTuple, TransportConfig};
 
 /// Rounds after which the largest delivery rate is forgotten, at least and twice that at most: paths change.
 const RATE_ROUNDS: u32 = 10;
@@ -108,6 +110,8 @@ pub(crate) struct Remembered {
     startup_window: u64,
     bottleneck: u64,
     in_startup: bool,
+    /// What the controller makes of losses.
+    steering: Option<Steering>,
     /// Packets acknowledged and lost while no queue was to be seen, about.
     quiet_acked: u64,
     quiet_lost: u64,
@@ -171,6 +175,7 @@ impl Remembered {
             startup_window: 0,
             bottleneck: 0,
             in_startup: true,
+            steering: None,
             quiet_acked: 0,
             quiet_lost: 0,
             probed_until: None,
@@ -316,6 +321,7 @@ impl Remembered {
         if ack.now <= first.until {
             first.min_rtt = rtt.min();
         }
+        self.steering = controller.steering(ack.path).or(self.steering);
         // Section 4.6: what is measured by a jump is no measure of the path's capacity yet.
         let jumping = self
             .resume
@@ -360,6 +366,20 @@ impl Remembered {
             measured.chance_loss = (self.quiet_lost * 1_000_000 / packets) as u32;
         } else if let Some(known) = &known {
             measured.chance_loss = known.chance_loss;
+        }
+        if let Some(steering) = self.steering {
+            measured.bbr = steering.by == CongestionControl::Bbr;
+            if measured.bbr {
+                // It knows when it has probed, and so more of the losses at other times.
+                measured.chance_loss = measured.chance_loss.max(steering.chance_loss);
+            }
+            measured.refusals = steering.refusals;
+            measured.loss_events = steering.loss_events;
+            measured.chance_events = steering.chance_events;
+        } else if let Some(known) = &known {
+            (measured.bbr, measured.refusals) = (known.bbr, known.refusals);
+            measured.loss_events = known.loss_events;
+            measured.chance_events = known.chance_events;
         }
         measured.rate = self.rate.get();
         let Some(known) = known else {

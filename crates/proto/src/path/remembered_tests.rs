@@ -7,7 +7,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use super::*;
-use crate::congestion::{ControllerContext, ControllerFactory, InitialWindow, NewPath};
+use crate::congestion::{
+    CongestionEvent, ControllerContext, ControllerFactory, InitialWindow, LostPacket, NewPath,
+};
 use crate::recovery::RateSample;
 use crate::{CarefulResumeConfig, CongestionControl};
 
@@ -84,7 +86,8 @@ impl Run {
         let mut rng = StdRng::seed_from_u64(1);
         let mut context = ControllerContext::new(InitialWindow::default(), None, &mut rng);
         let mut cc = control.build(&mut context);
-        cc.add_path(&NewPath::new(slot, now, 1200));
+        let saved = path.saved().copied();
+        cc.add_path(&NewPath::new(slot, now, 1200).with_saved(saved));
         Self {
             notes: Arc::clone(notes),
             path,
@@ -226,6 +229,37 @@ fn loss_by_chance_is_that_without_a_queue() {
     assert!((12_000..=12_700).contains(&loss), "{loss}");
 }
 
+/// A controller that judges losses leaves its verdicts, and the next connection's begins with them.
+#[test]
+fn what_losses_were_judged_to_be_is_kept() {
+    let notes: Arc<Notes> = Arc::default();
+    let slot = PathIndex::new(0).unwrap();
+    let mut run = Run::under(CongestionControl::Auto, &notes, LONG_AGO);
+    for number in 1..20 {
+        run.round(1e6, false, 0);
+        let lost = LostPacket::new(slot, run.now, 2 * number, run.now - ms(1), 1200);
+        run.cc.on_packet_lost(&lost);
+        let event = CongestionEvent::loss(slot, run.now, run.now - ms(1), 1200, false);
+        run.cc.on_congestion_event(&event);
+        run.round(1e6, false, 1);
+    }
+    let judged = run.cc.steering(slot).unwrap();
+    assert!(judged.loss_events > 0, "{judged:?}");
+    let known = run.end().unwrap();
+    assert_eq!(known.loss_events, judged.loss_events);
+    assert_eq!(known.chance_events, judged.chance_events);
+    assert_eq!(known.bbr, judged.by == CongestionControl::Bbr);
+    // The next one knows it from the start, and keeps what it has not seen itself.
+    let mut run = Run::under(CongestionControl::Auto, &notes, LONG_AGO);
+    let recalled = run.cc.steering(slot).unwrap();
+    assert_eq!(recalled.loss_events, known.loss_events);
+    run.round(1e6, false, 0);
+    let mut cubic = Run::under(CongestionControl::Cubic, &notes, LONG_AGO);
+    run.end();
+    cubic.round(1e6, false, 0);
+    assert_eq!(cubic.end().unwrap().loss_events, known.loss_events);
+}
+
 /// In BBR's Startup the queue may be too short to be seen in the round trip.
 #[test]
 fn what_is_lost_while_the_controller_probes_is_not_by_chance() {
@@ -333,9 +367,7 @@ fn what_proves_wrong_is_forgotten_and_the_claim_ends_with_the_path() {
     run.now += ms(30);
     let slot = PathIndex::new(0).unwrap();
     run.cc
-        .on_congestion_event(&crate::congestion::CongestionEvent::loss(
-            slot, run.now, run.now, 1200, false,
-        ));
+        .on_congestion_event(&CongestionEvent::loss(slot, run.now, run.now, 1200, false));
     run.path.on_loss_timeout(run.now, false, &mut *run.cc);
     assert_eq!(run.path.resume_state().0, ResumeState::SafeRetreat);
     assert_eq!(run.path.known(), (0, Duration::ZERO));

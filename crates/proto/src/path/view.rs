@@ -136,6 +136,8 @@ impl Path {
             in_flight: self.space.bytes_in_flight(),
             delivery_rate: self.recovery.delivery.rate(),
             mtu: self.recovery.mtu.current(),
+            loss_causes: controller.loss_causes(self.index),
+            steered_by: controller.steering(self.index).map(|steering| steering.by),
         }
     }
 
@@ -147,6 +149,7 @@ impl Path {
         let (careful_resume, jump_window) =
             memory.map_or_else(Default::default, |memory| memory.resume_state());
         let causes = controller.loss_causes(self.index);
+        let steering = controller.steering(self.index);
         PathStats {
             rtt: recovery.rtt.smoothed(),
             min_rtt: recovery.rtt.min(),
@@ -174,6 +177,8 @@ impl Path {
             losses_by_overflow: causes.overflow,
             losses_by_chance: causes.chance,
             losses_unclear: causes.unclear,
+            steered_by: steering.map(|steering| steering.by),
+            refusals: steering.map_or(0, |steering| steering.refusals),
             delivery_rate: recovery.delivery.rate(),
             suspect: recovery.suspect.is_suspect(),
             remembered: memory.is_some_and(|memory| memory.saved().is_some()),

@@ -73,6 +73,15 @@ struct DocumentPath {
     #[serde(default)]
     bottleneck: u64,
     chance_loss: u32,
+    /// These four are not in files of before: no controller has judged its losses then.
+    #[serde(default)]
+    bbr: bool,
+    #[serde(default)]
+    refusals: u32,
+    #[serde(default)]
+    losses: u32,
+    #[serde(default)]
+    by_chance: u32,
     confidence: u32,
     seen: u64,
 }
@@ -255,6 +264,19 @@ fn saved_path(found: &DocumentPath) -> Result<SavedPath, String> {
     saved.bottleneck = within("bottleneck", found.bottleneck, 0, LARGEST_RATE)?;
     within("chance_loss", found.chance_loss.into(), 0, MILLION.into())?;
     saved.chance_loss = found.chance_loss;
+    saved.bbr = found.bbr;
+    within(
+        "refusals",
+        found.refusals.into(),
+        0,
+        SavedPath::MAX_REFUSALS.into(),
+    )?;
+    saved.refusals = found.refusals;
+    let most = SavedPath::MAX_LOSS_EVENTS.into();
+    let events = within("losses", found.losses.into(), 0, most)?;
+    saved.loss_events = found.losses;
+    within("by_chance", found.by_chance.into(), 0, events)?;
+    saved.chance_events = found.by_chance;
     let surest = SavedPath::MAX_CONFIDENCE;
     within("confidence", found.confidence.into(), 1, surest.into())?;
     saved.confidence = found.confidence;
@@ -324,8 +346,8 @@ pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<
         let (saved, used) = (&known.saved, known.used);
         text += &format!(
             "\n{{\"path\": \"{key}\", \"used\": {used}, \"min_rtt\": {}, \"first_rtt\": {}, \"smoothed_rtt\": {}, \
-             \"rtt_var\": {}, \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"bottleneck\": {}, \"chance_loss\": {}, \"confidence\": {}, \
-             \"seen\": {}}}",
+             \"rtt_var\": {}, \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"bottleneck\": {}, \"chance_loss\": {}, \"bbr\": {}, \
+             \"refusals\": {}, \"losses\": {}, \"by_chance\": {}, \"confidence\": {}, \"seen\": {}}}",
             saved.min_rtt.as_micros(),
             saved.first_rtt.as_micros(),
             saved.smoothed_rtt.as_micros(),
@@ -335,6 +357,10 @@ pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<
             saved.startup_window,
             saved.bottleneck,
             saved.chance_loss,
+            saved.bbr,
+            saved.refusals,
+            saved.loss_events,
+            saved.chance_events,
             saved.confidence,
             saved.seen.as_secs(),
         );

@@ -111,6 +111,9 @@ fn bounded(saved: &SavedPath) -> SavedPath {
     bounded.startup_window = saved.startup_window.min(LARGEST_WINDOW);
     bounded.bottleneck = saved.bottleneck.min(LARGEST_RATE);
     bounded.chance_loss = saved.chance_loss.min(MILLION);
+    bounded.refusals = saved.refusals.min(SavedPath::MAX_REFUSALS);
+    bounded.loss_events = saved.loss_events.min(SavedPath::MAX_LOSS_EVENTS);
+    bounded.chance_events = saved.chance_events.min(bounded.loss_events);
     bounded.confidence = saved.confidence.clamp(1, SavedPath::MAX_CONFIDENCE);
     bounded.seen = Duration::from_secs(saved.seen.as_secs());
     bounded

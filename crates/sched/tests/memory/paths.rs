@@ -18,6 +18,8 @@ fn saved(rate: u64) -> SavedPath {
     saved.window = rate / 50;
     saved.startup_window = rate / 25;
     saved.chance_loss = 12_345;
+    (saved.bbr, saved.refusals) = (true, 2);
+    (saved.loss_events, saved.chance_events) = (85, 71);
     saved.confidence = 3;
     saved
 }
@@ -92,6 +94,8 @@ fn a_full_store_can_be_read_again() {
     most.startup_window = u64::MAX;
     most.bottleneck = u64::MAX;
     most.chance_loss = u32::MAX;
+    (most.refusals, most.loss_events) = (u32::MAX, u32::MAX);
+    most.chance_events = u32::MAX;
     most.confidence = u32::MAX;
     (most.first_rtt, most.rtt_var) = (Duration::MAX, Duration::MAX);
     for number in 0..MAX_SAVED_PATHS as u64 + 10 {
@@ -122,7 +126,8 @@ fn files_without_paths_are_as_they_were() {
 fn facts_that_no_path_can_have_are_refused() {
     let good = "\"path\": \"00000000000000ff\", \"used\": 0, \"min_rtt\": 20000, \"first_rtt\": 20500, \
                 \"smoothed_rtt\": 21000, \"rtt_var\": 100, \"rate\": 1000000, \"window\": 20000, \"startup_window\": 0, \
-                \"bottleneck\": 500000, \"chance_loss\": 0, \"confidence\": 1, \"seen\": 1800000000";
+                \"bottleneck\": 500000, \"chance_loss\": 0, \"bbr\": true, \"refusals\": 3, \"losses\": 40, \
+                \"by_chance\": 30, \"confidence\": 1, \"seen\": 1800000000";
     let file = |path: &str| {
         format!(
             "{{\"crate\": \"mpquic-sched\", \"format\": 1, \"entries\": [], \"paths\": [{{{path}}}]}}"
@@ -136,6 +141,14 @@ fn facts_that_no_path_can_have_are_refused() {
     let before = in_file(&file(&good.replace("\"bottleneck\": 500000, ", ""))).unwrap();
     let known = before.look_up(PathKey::new(0xff), NOW).unwrap();
     assert_eq!(known.bottleneck, 0, "a file of an older release");
+    assert_eq!((known.bbr, known.refusals), (true, 3));
+    assert_eq!((known.loss_events, known.chance_events), (40, 30));
+    let judged = "\"bbr\": true, \"refusals\": 3, \"losses\": 40, \"by_chance\": 30, ";
+    assert!(good.contains(judged));
+    let before = in_file(&file(&good.replace(judged, ""))).unwrap();
+    let known = before.look_up(PathKey::new(0xff), NOW).unwrap();
+    assert_eq!((known.bbr, known.refusals), (false, 0), "nor these");
+    assert_eq!((known.loss_events, known.chance_events), (0, 0));
     for (what, instead, said) in [
         ("20000,", "0,", "min_rtt is 0, expected 1 to 60000000"),
         ("20500,", "0,", "first_rtt is 0, expected 1 to 60000000"),
@@ -163,6 +176,21 @@ fn facts_that_no_path_can_have_are_refused() {
             "\"chance_loss\": 0",
             "\"chance_loss\": 1000001",
             "chance_loss is 1000001, expected 0 to 1000000",
+        ),
+        (
+            "\"refusals\": 3",
+            "\"refusals\": 101",
+            "refusals is 101, expected 0 to 100",
+        ),
+        (
+            "\"losses\": 40",
+            "\"losses\": 101",
+            "losses is 101, expected 0 to 100",
+        ),
+        (
+            "\"by_chance\": 30",
+            "\"by_chance\": 41",
+            "by_chance is 41, expected 0 to 40",
         ),
         (
             "1800000000",
@@ -198,7 +226,7 @@ proptest! {
     /// What comes back is what was put in, moved into bounds, and a file changes nothing of it.
     #[test]
     fn a_file_changes_nothing(
-        facts in prop::collection::vec((any::<u64>(), any::<[u64; 9]>(), any::<[u32; 2]>()), 0..20)
+        facts in prop::collection::vec((any::<u64>(), any::<[u64; 9]>(), any::<[u32; 5]>()), 0..20)
     ) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("memory.json");
@@ -211,6 +239,8 @@ proptest! {
             (saved.rate, saved.window, saved.startup_window) = (n[4], n[5], n[6]);
             saved.bottleneck = n[8];
             (saved.chance_loss, saved.confidence) = (m[0], m[1]);
+            (saved.bbr, saved.refusals) = (m[2] % 2 == 0, m[2]);
+            (saved.loss_events, saved.chance_events) = (m[3], m[4]);
             store.remember(PathKey::new(*key), &saved);
         }
         store.save(&file).unwrap();
