@@ -14,6 +14,7 @@ mod adjustment;
 mod alpha_tuning;
 mod arm_set;
 mod draw;
+mod full_information;
 mod history;
 mod linucb;
 mod packets;
@@ -31,6 +32,7 @@ pub use adjustment::{Adjustment, Boundaries, indifference};
 pub use alpha_tuning::AlphaTuning;
 pub use arm_set::ArmSet;
 pub use draw::Draw;
+pub use full_information::{DiscountedMeans, Hedge};
 pub use history::History;
 pub use linucb::{
     DiscountedLinUcb, DiscountedLinUcbConfig, InvalidSetting, LinUcb, LinUcbConfig, Real,

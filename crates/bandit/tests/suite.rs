@@ -3,6 +3,7 @@
 
 #[path = "contextual/main.rs"]
 mod contextual;
+mod full_information;
 #[path = "numerics/main.rs"]
 mod numerics;
 #[path = "regret/main.rs"]

@@ -3,7 +3,8 @@
 use std::hint::black_box;
 
 use mpquic_bandit::{
-    DiscountedLinUcb, DiscountedLinUcbConfig, Draw, LinThompson, LinUcb, LinUcbConfig,
+    DiscountedLinUcb, DiscountedLinUcbConfig, DiscountedMeans, Draw, Hedge, LinThompson, LinUcb,
+    LinUcbConfig,
 };
 use mpquic_test_support::allocator::{Counting, allocations};
 
@@ -34,6 +35,13 @@ fn linear_bandits_do_not_allocate() {
         black_box(ucb.scores(0.8, &x));
         black_box(ucb.means(&x));
         assert!(ucb.update(2, &x, 0.0).is_err() && ucb.update(0, &x, f64::NAN).is_err());
+    }
+    let (mut means, mut hedge) = (DiscountedMeans::<10>::new(0.998), Hedge::<10>::new());
+    for _ in 0..1_000 {
+        let rewards = [(); 10].map(|()| draw.unit());
+        means.update(&rewards).unwrap();
+        hedge.update(&rewards).unwrap();
+        black_box((means.select(0.1, &rewards), hedge.select(&mut draw)));
     }
     black_box(LinUcb::mean_of([&ucb, &ucb].into_iter()));
     black_box(DiscountedLinUcb::mean_of(
