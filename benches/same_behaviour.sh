@@ -28,8 +28,8 @@ build() {
     [[ -n ${PROGRAMS:-} ]] && return
     PROGRAMS=$out/programs
     mkdir "$PROGRAMS"
-    # With a test of mpquic-sim, so that its programs are built: as the tests build them, and once.
-    cargo test -q --locked --workspace --test random_scenarios --test stack --test relay --no-run \
+    # With a test of mpquic-lab, so that its program is built: as the tests build it, and once.
+    cargo test -q --locked --workspace --test random_scenarios --test stack --test replicas --no-run \
         --message-format=json >"$out/build"
     local name path
     for name in mpquic-lab random_scenarios stack; do
