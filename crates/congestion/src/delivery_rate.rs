@@ -67,8 +67,8 @@ struct Train {
     /// What was delivered up to it, bytes and packets.
     delivered: u64,
     packets: u64,
-    /// When its newest packet arrived.
-    newest: Instant,
+    /// How long after it the newest packet arrived.
+    arriving: Duration,
 }
 
 /// An acknowledged packet: the state when it left, and when that was.
@@ -235,25 +235,26 @@ impl DeliveryRate {
             arrived,
             delivered: self.delivered,
             packets: self.packets,
-            newest: arrived,
+            arriving: Duration::ZERO,
         };
         let Some(train) = &mut self.train else {
             self.train = Some(begins);
             return;
         };
         let sending = sent.saturating_duration_since(train.sent);
-        let busy = train.newest.saturating_duration_since(train.arrived);
-        if sending > busy + TRAIN_GAP + rtt.min() / 8 {
+        if sending > train.arriving + TRAIN_GAP + rtt.min() / 8 {
             *train = begins;
             return;
         }
-        train.newest = train.newest.max(arrived);
-        let arriving = train.newest.saturating_duration_since(train.arrived);
+        let arriving = arrived.saturating_duration_since(train.arrived);
+        let arriving = train.arriving.max(arriving);
+        train.arriving = arriving;
         let bytes = (self.delivered - train.delivered) as f64;
         if self.packets - train.packets < TRAIN_PACKETS {
             // Too few to tell by how far apart they arrive, which delay that varies shortens, too. But the bottleneck was not busy
             // with them for longer than the newest took above the smallest RTT: it is no slower than that.
-            let above = (train.newest.saturating_duration_since(train.sent))
+            let first = train.arrived.saturating_duration_since(train.sent);
+            let above = (first + arriving)
                 .saturating_sub(rtt.min())
                 .max(sending)
                 .max(TRAIN_SPAN);
