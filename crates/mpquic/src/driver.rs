@@ -225,6 +225,8 @@ impl Driver {
                 let next = state.proto.poll_transmit(std_now, 1, batch);
                 more = next.is_some();
                 *second = next.filter(|next| !join(first, next));
+            } else if more {
+                more = !state.proto.comes_to_rest(std_now);
             }
             state.proto.swap_spare_buffers(&mut buffers.spare);
         }

@@ -472,7 +472,9 @@ impl Peer {
             return false;
         };
         self.buffer.clear();
+        let rests = cfg!(debug_assertions) && connection.comes_to_rest(at.instant);
         let transmit = connection.poll_transmit(at.instant, self.max_datagrams, &mut self.buffer);
+        debug_assert!(!rests || transmit.is_none(), "a connection at rest sends");
         // The datagram may carry new connection IDs. The endpoint must know them before the peer
         // can use them.
         self.drain_endpoint_events();

@@ -243,7 +243,7 @@ impl Connection {
             }
             Frame::NewConnectionId(frame) => {
                 if self.paths.on_new_cid(&frame, events)? {
-                    self.announce_available();
+                    self.events.extend(self.paths.take_available());
                 }
             }
             Frame::RetireConnectionId(frame) => {
@@ -280,7 +280,7 @@ impl Connection {
             }
             Frame::MaxPathId(max) => {
                 if self.paths.on_max_path_id(max, rng, events)? {
-                    self.announce_available();
+                    self.events.extend(self.paths.take_available());
                 }
             }
             // Informational: the limit rises when a path is abandoned, not on request.

@@ -127,7 +127,7 @@ impl Connection {
         //# Once the handshake is confirmed, the client SHOULD select one of the two addresses
         //# provided by the server and initiate path validation (see Section 8.2).
         self.paths.on_handshake_confirmed(now);
-        self.announce_available();
+        self.events.extend(self.paths.take_available());
     }
 
     /// A Retry came for our ID `dcid`.
@@ -258,14 +258,6 @@ impl Connection {
             self.tell_scheduler(now, index, PathUpdateKind::Moved);
         }
         self.events.push_back(Event::Path(PathEvent::Moved { id }));
-    }
-
-    /// Tells the application, on clients, that a path can be opened now; once per path.
-    pub(super) fn announce_available(&mut self) {
-        if let Some(next) = self.paths.take_available() {
-            self.events
-                .push_back(Event::Path(PathEvent::Available { next }));
-        }
     }
 
     /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP came.

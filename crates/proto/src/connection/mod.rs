@@ -325,9 +325,9 @@ impl Connection {
             next = earlier(next, race.and_then(|race| race.timer(self)));
         }
         if self.state.is_established() {
-            let waits = self.data.can_send_streams() || self.has_control();
+            let waits = || self.data.can_send_streams() || self.has_control();
             let pto = || self.paths.smallest_pto();
-            next = earlier(next, self.data.next_timeout(waits, pto));
+            next = earlier(next, self.data.next_timeout(&self.paths, waits, pto));
         }
         next = earlier(next, self.data.pace_timer());
         if !self.paths.retired().is_empty() {

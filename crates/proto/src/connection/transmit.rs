@@ -105,6 +105,26 @@ impl Connection {
         self.transmit_unscheduled(now, buf, true, &mut left)
     }
 
+    /// Whether nothing is left to send, and [`poll_transmit`](Self::poll_transmit) would return `None`: a cheap question
+    /// between a datagram and the next. If so, the paths do not use their windows from `now` on. `false` says nothing.
+    pub fn comes_to_rest(&mut self, now: Instant) -> bool {
+        let sends = !self.state.is_established()
+            || self.handshake.has_long_keys()
+            || self.handshake.attempt().is_some()
+            || self.data.can_send_streams()
+            || self.has_control()
+            || self.data.has_bound()
+            || self.paths.has_any_due(now);
+        // What is in flight may be copied to another path.
+        if sends || (self.paths.used() > 1 && self.data.is_in_flight()) {
+            return false;
+        }
+        self.data.tell_stream_events();
+        self.paths.note_app_limited();
+        self.data.on_nothing_to_send(now);
+        true
+    }
+
     /// Copies that are due, and what the other attempts have to send.
     #[inline(never)]
     fn transmit_race(
@@ -242,7 +262,7 @@ impl Connection {
         if !waits {
             self.paths.note_app_limited();
             // A scheduler may want to reinject even if nothing waits.
-            if !self.data.is_in_flight() {
+            if !self.data.is_in_flight() || self.paths.used() < 2 {
                 self.data.on_nothing_to_send(now);
                 return None;
             }
@@ -262,7 +282,7 @@ impl Connection {
         if !waits {
             self.data.on_nothing_to_send(now);
             if transmit.is_none() {
-                if !self.config.tail_copies || self.paths.used() < 2 || !self.data.is_in_flight() {
+                if !self.config.tail_copies || !self.data.is_in_flight() {
                     return None;
                 }
                 let copy = self.data.tail_copy(now, &self.paths)?;
@@ -473,13 +493,7 @@ impl Connection {
         all: bool,
         left: &mut bool,
     ) -> Option<Transmit> {
-        // With one path, there is no other.
-        let several = self.paths.used() > 1 || !self.paths.retired().is_empty();
-        let other_acks = if several {
-            self.paths.carrier_of_other_acks(now)
-        } else {
-            None
-        };
+        let other_acks = self.paths.carrier_of_other_acks(now);
         for slot in 0..self.paths.used() {
             let facts = DueFacts {
                 established: self.state.is_established(),

@@ -23,6 +23,7 @@ use crate::datagram;
 use crate::forecast::ReceiveRate;
 use crate::limits;
 use crate::memory::Memory;
+use crate::path::Paths;
 use crate::recovery::earlier;
 pub(crate) use crate::schedule::Planned;
 use crate::schedule::{Purse, Schedule};
@@ -216,12 +217,13 @@ impl DataPlane {
     /// datagrams that wait for one path. `pto`: the smallest of all paths.
     pub(crate) fn next_timeout(
         &self,
-        waits: bool,
+        paths: &Paths,
+        waits: impl FnOnce() -> bool,
         pto: impl FnOnce() -> Duration,
     ) -> Option<Instant> {
-        let mut next = None;
-        if waits || self.has_copies() {
-            next = self.schedule.next_timeout(pto);
+        let mut next = self.schedule.next_timeout(pto);
+        if next.is_some() && !self.has_copies(paths) && !waits() {
+            next = None;
         }
         for path in self.datagrams.steered().iter() {
             next = earlier(next, self.schedule.release_of(path));
@@ -255,8 +257,8 @@ impl DataPlane {
     }
 
     /// Whether the scheduler may have more to copy.
-    fn has_copies(&self) -> bool {
-        self.schedule.is_copying() && self.is_in_flight()
+    pub(super) fn has_copies(&self, paths: &Paths) -> bool {
+        paths.used() > 1 && self.schedule.is_copying() && self.is_in_flight()
     }
 
     /// What the scheduler is to know of a path.

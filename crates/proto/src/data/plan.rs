@@ -114,8 +114,11 @@ impl DataPlane {
         waits: bool,
     ) -> Option<Planned> {
         self.schedule.on_progress(sent);
-        self.schedule.refresh_sender(now, paths, sent.path);
-        if !control && !self.streams.can_send_data() {
+        let done = !control && !self.streams.can_send_data();
+        if !done || self.has_copies(paths) {
+            self.schedule.refresh_sender(now, paths, sent.path);
+        }
+        if done {
             return None;
         }
         if self.streams.queue().retransmittable == 0
@@ -175,6 +178,12 @@ impl DataPlane {
     #[inline]
     pub(crate) fn has_copies_to_send(&self) -> bool {
         self.schedule.has_reinjections()
+    }
+
+    /// Whether there are packets that are bound to a path already: built ones, and copies.
+    #[inline]
+    pub(crate) fn has_bound(&self) -> bool {
+        self.has_batches() || self.has_copies_to_send()
     }
 
     /// The oldest of those copies whose path has room.

@@ -53,6 +53,17 @@ pub(crate) struct DuePacket {
 }
 
 impl Paths {
+    /// Whether some path of an established connection has something to send by itself.
+    pub(crate) fn has_any_due(&self, now: Instant) -> bool {
+        let facts = DueFacts {
+            established: true,
+            other_acks: self.carrier_of_other_acks(now),
+            all: true,
+            confirmed: true,
+        };
+        self.iter().any(|path| self.has_due(now, path, facts))
+    }
+
     /// Whether a path has something to send by itself, now or with what is scheduled.
     pub(crate) fn has_due(&self, now: Instant, path: &Path, facts: DueFacts) -> bool {
         facts.other_acks == Some(path.index)

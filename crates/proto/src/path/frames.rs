@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{Path, PathLimits, PathState, Paths};
 use crate::frame_writer::FrameWriter;
 use crate::sent_frame::SentFrame;
-use crate::{PathId, TransportError};
+use crate::{Event, PathEvent, PathId, TransportError};
 
 /// Our ack_delay_exponent: the default of RFC 9000 section 18.2.
 pub(crate) const ACK_DELAY_EXPONENT: u8 = 3;
@@ -71,14 +71,14 @@ impl Paths {
 
 /// Sent frames.
 impl Paths {
-    /// The path ID that can be opened next, once for each; on clients, once they may open any.
-    pub(crate) fn take_available(&mut self) -> Option<PathId> {
+    /// Says which path ID can be opened next, once for each; on clients, once they may open any.
+    pub(crate) fn take_available(&mut self) -> Option<Event> {
         if !self.may_open() {
             return None;
         }
         let next = self.next_unused(self.limits.as_ref()?.usable_max())?;
         let available = self.remote_cids.has_unused(next) && self.limits.as_mut()?.announce(next);
-        available.then_some(next)
+        available.then_some(Event::Path(PathEvent::Available { next }))
     }
 
     /// Whether frames about paths wait to be scheduled.
@@ -337,6 +337,9 @@ impl Paths {
 
     /// The path that carries acknowledgements of others, if some are due: that with the smallest RTT.
     pub(crate) fn carrier_of_other_acks(&self, now: Instant) -> Option<PathIndex> {
+        if self.used() < 2 && self.retired().is_empty() {
+            return None;
+        }
         let retired = self.retired().iter();
         let mut spaces = retired.map(|path| &path.space);
         let due = spaces.any(|space| space.acks.due(now))
