@@ -24,7 +24,7 @@ total() {
 
 count() {
     local name
-    for name in mpquic/1path mpquic/2path mpquic-qlog/2path quinn-proto/1path; do
+    for name in mpquic/1path mpquic/2path mpquic-qlog/2path mpquic-datagrams/2path mpquic-tagged/2path quinn-proto/1path; do
         valgrind --tool=callgrind --callgrind-out-file="$out/transfer" \
             "$transfer" --bench --test "transfer/$name" >"$out/log" 2>&1 || { cat "$out/log" >&2; return 1; }
         printf 'transfer/%s %s\n' "$name" "$(total "$out/transfer")"

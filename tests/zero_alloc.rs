@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mpquic_proto::{AckFrequencyConfig, CongestionControl, Dir, ReadError, Side, TransportConfig};
+use mpquic_proto::{
+    AckFrequencyConfig, CongestionControl, DatagramOptions, Dir, ReadError, Side, TransportConfig,
+};
 use mpquic_sched::{
     Acked, Context, Decision, Lost, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView,
     QueueView, Sent,
@@ -220,5 +222,65 @@ fn a_transfer_that_is_written_down_allocates_no_more() {
     );
     for (without, with) in allocations[0].into_iter().zip(allocations[1]) {
         assert!(with <= without + 0.001, "{with} instead of {without}");
+    }
+}
+
+/// Sends datagrams from server to client, and drains what is told of them. The server's packets and allocations after the
+/// first third.
+fn steady_datagrams(pair: &mut BackToBack, count: u64, tagged: bool) -> (u64, u64) {
+    static DATA: [u8; 1000] = [7; 1000];
+    let (mut number, mut received, mut told) = (0, 0, 0);
+    let mut start = None;
+    let sent = |pair: &mut BackToBack| pair.side(Side::Server).unwrap().stats().sent_packets;
+    pair.run_while(|pair| {
+        let server = pair.side(Side::Server).unwrap();
+        meter(Some(Side::Server));
+        while number < count {
+            let options = match tagged {
+                true => DatagramOptions::new().tag(number),
+                false => DatagramOptions::new(),
+            };
+            let data = Bytes::from_static(&DATA);
+            if server.datagrams().send_with(data, options, false).is_err() {
+                break;
+            }
+            number += 1;
+        }
+        while server.datagrams().fate().is_some() {
+            told += 1;
+        }
+        meter(None);
+        let client = pair.side(Side::Client).unwrap();
+        while client.datagrams().recv().is_some() {
+            received += 1;
+        }
+        if received > count / 3 && start.is_none() {
+            start = Some((sent(pair), counts()[2]));
+        }
+        received < count
+    })
+    .unwrap();
+    assert!(told >= if tagged { 2 * count - 1000 } else { 0 });
+    let (sent_before, before) = start.unwrap();
+    (sent(pair) - sent_before, counts()[2] - before)
+}
+
+/// To follow the fate of datagrams allocates nothing.
+#[test]
+fn datagrams_allocate_nothing_whether_their_fate_is_asked_for_or_not() {
+    for (paths, tagged) in [(1, false), (1, true), (2, false), (2, true)] {
+        let mut transport = TransportConfig::default();
+        transport.datagram_send_buffer(64 << 10).scheduler(
+            mpquic_workspace::schedulers()
+                .factory("roundrobin", &Value::Null)
+                .unwrap(),
+        );
+        let mut pair =
+            BackToBack::connect(transport, paths, Duration::from_millis(1), meter).unwrap();
+        let (sent, allocations) = steady_datagrams(&mut pair, 20_000, tagged);
+        println!(
+            "{paths} path(s), tagged {tagged}: {allocations} allocations for {sent} packets sent"
+        );
+        assert!(sent > 10_000 && allocations * 200 < sent, "{allocations}");
     }
 }

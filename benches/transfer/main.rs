@@ -1,5 +1,6 @@
 //! 64 MiB from a server to a client, both in memory, in virtual time: what the protocol code of both
-//! sides costs, and quinn-proto's on the same in-memory pair beside it.
+//! sides costs, and quinn-proto's on the same in-memory pair beside it. The same in datagrams, without tags and with: who
+//! sends those with a tag is told what became of each.
 
 mod ours;
 mod quinn_pair;
@@ -10,6 +11,9 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 
 /// Bytes per transfer.
 const SIZE: usize = 64 << 20;
+
+/// Bytes of a datagram: one fits into a packet, two do not.
+const DATAGRAM: usize = 1024;
 
 /// Every application write and read moves at most so many bytes.
 const CHUNK: usize = 64 << 10;
@@ -45,6 +49,15 @@ fn transfer(c: &mut Criterion) {
             criterion::BatchSize::PerIteration,
         );
     });
+    for (name, tagged) in [("mpquic-datagrams", false), ("mpquic-tagged", true)] {
+        group.bench_function(BenchmarkId::new(name, "2path"), |b| {
+            b.iter_batched(
+                || ours::pair(2),
+                |pair| ours::datagrams(pair, tagged),
+                criterion::BatchSize::PerIteration,
+            );
+        });
+    }
     group.bench_function(BenchmarkId::new("quinn-proto", "1path"), |b| {
         b.iter_batched(
             quinn_pair::pair,

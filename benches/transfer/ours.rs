@@ -1,11 +1,12 @@
 //! The transfer over mpquic's protocol crate.
 
-use mpquic_proto::{Dir, ReadError, Side, TransportConfig};
+use bytes::Bytes;
+use mpquic_proto::{DatagramOptions, Dir, Fate, ReadError, Side, TransportConfig};
 use mpquic_qlog::Qlog;
 use mpquic_sim::BackToBack;
 use tempfile::TempDir;
 
-use crate::{CHUNK, DELAY, MTU, SIZE, WINDOW};
+use crate::{CHUNK, DATAGRAM, DELAY, MTU, SIZE, WINDOW};
 
 /// Records that a connection may be ahead of the thread that writes: all of a transfer, which takes no time here.
 const RECORDS: usize = 1 << 19;
@@ -75,5 +76,36 @@ pub(crate) fn transfer(mut pair: BackToBack) -> BackToBack {
     })
     .expect("a transfer");
     assert_eq!(received, SIZE);
+    pair
+}
+
+/// All of it in datagrams; with a tag on each, what became of them is drained.
+pub(crate) fn datagrams(mut pair: BackToBack, tagged: bool) -> BackToBack {
+    static DATA: [u8; DATAGRAM] = [7; DATAGRAM];
+    let count = (SIZE / DATAGRAM) as u64;
+    let (mut number, mut received, mut acked) = (0, 0, 0);
+    pair.run_while(|pair| {
+        let server = pair.side(Side::Server).expect("connected");
+        while number < count {
+            let options = match tagged {
+                true => DatagramOptions::new().tag(number),
+                false => DatagramOptions::new(),
+            };
+            let data = Bytes::from_static(&DATA);
+            if server.datagrams().send_with(data, options, false).is_err() {
+                break;
+            }
+            number += 1;
+        }
+        while let Some(news) = server.datagrams().fate() {
+            acked += u64::from(matches!(news.fate, Fate::Acknowledged { .. }));
+        }
+        let client = pair.side(Side::Client).expect("connected");
+        while client.datagrams().recv().is_some() {
+            received += 1;
+        }
+        received < count || (tagged && acked < count)
+    })
+    .expect("a transfer");
     pair
 }
