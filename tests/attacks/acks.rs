@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use mpquic_hostile::duel::Duel;
 use mpquic_hostile::meter;
 use mpquic_hostile::params::Params;
 use mpquic_hostile::peer::{Sealing, Space};
 use mpquic_hostile::wire::Frame;
-use mpquic_proto::{CongestionControl, Dir, EcnCodepoint, PathId};
+use mpquic_proto::{CongestionControl, DatagramOptions, Dir, EcnCodepoint, PathId};
 
 use super::*;
 
@@ -447,4 +448,51 @@ fn arithmetic_of_controllers() {
         }
     }
     figure("controller arithmetic", "runs missing, of 28", 28 - runs, 0);
+}
+
+/// The application follows the fate of its datagrams and asks for none. The peer acknowledges nothing, every fourth packet,
+/// or every fourth and what was lost for that a while later.
+#[test]
+fn fates_of_datagrams() {
+    for (how, part, late) in [
+        ("of no packet", 0, false),
+        ("of every fourth packet", 4, false),
+        ("of every fourth packet, the others late", 4, true),
+    ] {
+        let mut duel = multipath();
+        duel.victim.keep_events = false;
+        let before = meter::reading().held;
+        let (mut tag, mut told) = (0, 0);
+        for round in 0..2000 {
+            for _ in 0..40 {
+                let options = DatagramOptions::new().tag(tag);
+                let data = Bytes::from_static(&[7; 20]);
+                let mut datagrams = duel.victim.connection().datagrams();
+                let _ = datagrams.send_with(data, options, true);
+                tag += 1;
+            }
+            duel.victim.flush();
+            duel.collect();
+            duel.peer.take_acks();
+            let all = late && round % 20 == 0;
+            let numbers: Vec<_> = duel.peer.received(Space::Data(0)).collect();
+            let newest = numbers.into_iter().rev().take(100);
+            let said = newest.filter(|number| part > 0 && (all || number % part == 0));
+            for number in said.collect::<Vec<_>>() {
+                told += u64::from(duel.send(&[Frame::ack(Some(0), number, number)]));
+            }
+            duel.victim.advance(Duration::from_millis(10));
+        }
+        assert!(duel.alive(), "{how}: {:?}", duel.reason());
+        assert!(part == 0 || told > 1000, "{told}");
+        assert_eq!(duel.victim.over_caps(), Vec::<String>::new());
+        let dropped = duel.victim.connection().stats().dropped_fates;
+        assert!(dropped > 0 || part == 0);
+        let datagrams = std::iter::from_fn(|| duel.victim.connection().datagrams().fate());
+        let what = format!("news that wait, acknowledged {how}");
+        figure("fates of datagrams", &what, datagrams.count() as u64, 4096);
+        let held = (meter::reading().held - before).max(0) as u64;
+        let what = format!("bytes held after 80,000, acknowledged {how}");
+        figure("fates of datagrams", &what, held, 512 << 10);
+    }
 }

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mpquic_proto::{ConnectionError, PathEvent, Side, TransportErrorCode, VarInt};
+use mpquic_proto::{ConnectionError, DatagramOptions, PathEvent, Side, TransportErrorCode, VarInt};
 use mpquic_sim::{Action, Network, SimError};
 
 use crate::support::{self, for_seeds, keep_hashes, median};
@@ -95,7 +95,10 @@ fn act(network: &mut Network, deed: Deed) {
         Deed::KeyUpdate { side } => connection(network, side, &|c| c.force_key_update(now)),
         Deed::Ping { side } => connection(network, side, &mpquic_proto::Connection::ping),
         Deed::Datagram { side, size } => connection(network, side, &|c| {
-            let _ = c.datagrams().send(Bytes::from(vec![7; size]), false);
+            let (data, options) = (Bytes::from(vec![7; size]), DatagramOptions::new());
+            let _ = c
+                .datagrams()
+                .send_with(data, options.tag(size as u64), false);
         }),
         // Planned as actions.
         Deed::Rate { .. } | Deed::Delay { .. } | Deed::Loss { .. } => {}

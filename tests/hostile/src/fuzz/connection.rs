@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_proto::{Dir, FourTuple, PathErrorCode, PathId, PathStatus, StreamId, VarInt};
+use mpquic_proto::{
+    DatagramOptions, Dir, FourTuple, PathErrorCode, PathId, PathStatus, StreamId, VarInt,
+};
 
 use super::input::Input;
 use super::{Features, begin, check, feature, note, observe};
@@ -232,10 +234,18 @@ fn application(input: &mut Input<'_>, duel: &mut Duel) -> Option<()> {
         }
         11 => connection.ping(),
         12 => {
-            let _ = connection
-                .datagrams()
-                .send(Bytes::from(vec![1; argument.into()]), true);
+            let data = Bytes::from(vec![1; argument.into()]);
+            let options = match op & 0x80 {
+                0 => DatagramOptions::new(),
+                _ => DatagramOptions::new().all_paths().tag(argument.into()),
+            };
+            let _ = connection.datagrams().send_with(data, options, true);
             while connection.datagrams().recv().is_some() {}
+            if argument & 1 == 0 {
+                while connection.datagrams().fate().is_some() {}
+                let extra = Duration::from_millis(argument.into());
+                let _ = connection.path_mut(path).watch_silence(Some(extra));
+            }
         }
         _ => connection.force_key_update(now),
     }
