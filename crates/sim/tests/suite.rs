@@ -5,6 +5,7 @@ mod ack_frequency;
 mod bbr;
 mod congestion;
 mod fabric;
+mod fates;
 mod late_tasks;
 mod loss_cause;
 mod measurements;
