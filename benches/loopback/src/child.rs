@@ -41,6 +41,9 @@ pub(crate) struct ServerOptions {
     /// The largest datagram, if not the default
     #[arg(long)]
     pub(crate) mtu: Option<u16>,
+    /// Without segmentation offload
+    #[arg(long)]
+    pub(crate) one_by_one: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -68,6 +71,9 @@ pub(crate) struct ClientOptions {
     /// The largest datagram, if not the default
     #[arg(long)]
     pub(crate) mtu: Option<u16>,
+    /// Without segmentation offload
+    #[arg(long)]
+    pub(crate) one_by_one: bool,
 }
 
 fn pin(core: usize) -> Result<()> {
@@ -104,6 +110,7 @@ pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
         chunks: options.chunks,
         guarded: options.guarded,
         mtu: options.mtu,
+        one_by_one: options.one_by_one,
     };
     let (address, end) = S::serve(&handles, &options.certificate, calls)?;
     for (runtime, core) in runtimes.into_iter().zip(options.cores.clone()) {
@@ -170,6 +177,7 @@ async fn work<S: Stack>(
         chunks: options.chunks,
         guarded: false,
         mtu: options.mtu,
+        one_by_one: options.one_by_one,
     };
     let client = Arc::new(S::client(&options.certificate, options.paths, calls)?);
     let (server, amount) = (options.server, options.amount);

@@ -27,6 +27,9 @@ pub(crate) struct Plan {
     /// The largest datagram of all variants, bytes, where it is not the default of each
     #[arg(long)]
     mtu: Option<u16>,
+    /// Without segmentation offload, as on many hosts and interfaces
+    #[arg(long)]
+    one_by_one: bool,
     /// Only these of the variants, by their names, such as `mpquic,mpquic 2 paths,quinn`; ratios are to the last one
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -45,6 +48,7 @@ struct Variant {
     server_cores: Vec<usize>,
     client_cores: Vec<usize>,
     mtu: Option<u16>,
+    one_by_one: bool,
 }
 
 impl Variant {
@@ -63,6 +67,7 @@ impl Variant {
             server_cores: core(0),
             client_cores: core(1),
             mtu: plan.mtu,
+            one_by_one: plan.one_by_one,
         }
     }
 }
@@ -213,6 +218,9 @@ fn run(variant: &Variant, work: &str, amount: u64, seconds: u64) -> Result<Run> 
         }
         if let Some(mtu) = variant.mtu {
             arguments.extend(["--mtu".into(), mtu.to_string()]);
+        }
+        if variant.one_by_one {
+            arguments.push("--one-by-one".into());
         }
         arguments
     };

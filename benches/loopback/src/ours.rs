@@ -59,6 +59,7 @@ impl Sums {
 fn transport(calls: Calls) -> Result<Arc<TransportConfig>> {
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(Duration::from_secs(IDLE)));
+    transport.segmentation_offload(!calls.one_by_one);
     if let Some(mtu) = calls.mtu {
         transport.max_mtu(mtu)?;
     }

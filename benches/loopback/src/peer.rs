@@ -26,6 +26,7 @@ fn transport(calls: Calls) -> Result<Arc<TransportConfig>> {
     let mut transport = TransportConfig::default();
     let idle = Duration::from_secs(IDLE);
     transport.max_idle_timeout(Some(idle.try_into()?));
+    transport.enable_segmentation_offload(!calls.one_by_one);
     if let Some(mtu) = calls.mtu {
         let mut discovery = MtuDiscoveryConfig::default();
         discovery.upper_bound(mtu);

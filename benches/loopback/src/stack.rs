@@ -35,6 +35,8 @@ pub(crate) struct Calls {
     pub(crate) guarded: bool,
     /// The largest datagram that is probed for and received; `None` is the default of each implementation.
     pub(crate) mtu: Option<u16>,
+    /// The system gets each datagram by itself.
+    pub(crate) one_by_one: bool,
 }
 
 /// An implementation.
