@@ -125,7 +125,8 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let outbox = Outbox::new(&shared.endpoint.sockets);
+        let offload = shared.lock().proto.paths().segmentation_offload();
+        let outbox = Outbox::new(&shared.endpoint.sockets, offload);
         Self {
             outbox,
             batch: VecDeque::new(),

@@ -208,7 +208,7 @@ impl EndpointShared {
     pub(crate) fn respond(&self, transmit: &Transmit, data: &[u8]) {
         let sockets = self.sockets.snapshot();
         if let Some(index) = route(&sockets, transmit.network_path.local) {
-            sockets[index].send(transmit, data, &mut 0);
+            sockets[index].send(transmit, data, true, &mut 0);
         }
     }
 

@@ -17,7 +17,8 @@ use crate::wait_queue::Turn;
 /// while it is full.
 const MAX_PENDING: usize = 16;
 
-/// The most datagrams asked of the protocol at once: what the system segments in one call.
+/// The most datagrams asked of the protocol at once: what the system segments in one call. Where it segments nothing, they
+/// are made together all the same, and go one by one.
 const MAX_SEGMENTS: usize = 64;
 
 /// The most bytes that the protocol writes at once: what goes in one call.
@@ -87,7 +88,7 @@ impl Lane {
     }
 
     /// Sends what waits, when it is this connection's turn, and sees to it that the task is woken then.
-    fn flush(&mut self, cx: &mut Context<'_>) {
+    fn flush(&mut self, offload: bool, cx: &mut Context<'_>) {
         // Kept until what waits is gone, or the socket is full again: then it is the next one's.
         let mut turn = None;
         while let Some(first) = self.pending.front_mut() {
@@ -100,7 +101,7 @@ impl Lane {
             }
             match self
                 .socket
-                .send(&first.transmit, &first.data, &mut first.sent)
+                .send(&first.transmit, &first.data, offload, &mut first.sent)
             {
                 Sent::Blocked => {
                     turn = None;
@@ -139,10 +140,12 @@ pub(crate) struct Outbox {
     sockets: Arc<[Arc<Socket>]>,
     /// Taken from the thread while there is something to send.
     buffers: Option<Buffers>,
+    /// The system may segment what goes in one call.
+    offload: bool,
 }
 
 impl Outbox {
-    pub(crate) fn new(set: &SocketSet) -> Self {
+    pub(crate) fn new(set: &SocketSet, offload: bool) -> Self {
         let generation = set.generation();
         let sockets = set.snapshot();
         Self {
@@ -153,6 +156,7 @@ impl Outbox {
                 .collect(),
             sockets,
             buffers: None,
+            offload,
         }
     }
 
@@ -209,7 +213,7 @@ impl Outbox {
     /// Sends what waited and can go now.
     pub(crate) fn flush(&mut self, cx: &mut Context<'_>) {
         for lane in &mut self.lanes {
-            lane.flush(cx);
+            lane.flush(self.offload, cx);
         }
     }
 
@@ -229,17 +233,12 @@ impl Outbox {
 
     /// The buffers, that of the next batch empty, and how many datagrams it may have.
     pub(crate) fn buffers(&mut self) -> (&mut Buffers, usize) {
-        let offload = self
-            .lanes
-            .iter()
-            .map(|lane| lane.socket.max_segments())
-            .max();
         let buffers = self
             .buffers
             .get_or_insert_with(|| BUFFERS.take().unwrap_or_default());
         buffers.batch.clear();
         buffers.batch.reserve(MAX_BATCH);
-        (buffers, offload.unwrap_or(1).clamp(1, MAX_SEGMENTS))
+        (buffers, MAX_SEGMENTS)
     }
 
     /// Others have their turn: the buffers go back, so that a thread has them for ever, and not one more for each connection
@@ -269,7 +268,7 @@ impl Outbox {
             // Whose packets come later does not pass those who wait.
             lane.wait();
         } else if lane.pending.is_empty() {
-            match lane.socket.send(transmit, data, &mut sent) {
+            match lane.socket.send(transmit, data, self.offload, &mut sent) {
                 Sent::Done => return Dispatch::Taken,
                 Sent::NoWay(kind) => return Dispatch::NoWay(kind),
                 Sent::Blocked => lane.wait(),
@@ -283,7 +282,7 @@ impl Outbox {
             data: data.into(),
             sent,
         });
-        lane.flush(cx);
+        lane.flush(self.offload, cx);
         Dispatch::Taken
     }
 }

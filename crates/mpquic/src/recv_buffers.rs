@@ -210,7 +210,7 @@ mod tests {
 
     async fn send(socket: &Socket, transmit: &Transmit, data: &[u8]) {
         let mut offset = 0;
-        while socket.send(transmit, data, &mut offset) == Sent::Blocked {
+        while socket.send(transmit, data, true, &mut offset) == Sent::Blocked {
             socket.writable().await;
         }
         assert_eq!(offset, data.len());

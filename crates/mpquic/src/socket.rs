@@ -222,12 +222,19 @@ impl Socket {
         }
     }
 
-    /// Sends `data` from `*offset` on, in as few system calls as it takes, and advances `*offset`.
+    /// Sends `data` from `*offset` on, in as few system calls as it takes, and advances `*offset`. Without `offload`, the
+    /// system gets each datagram by itself.
     ///
     /// An error other than a full buffer costs the datagrams concerned and nothing else: to the
     /// connection it is a loss like any other, and a path on which everything is lost gets into
     /// trouble by itself.
-    pub(crate) fn send(&self, transmit: &Transmit, data: &[u8], offset: &mut usize) -> Sent {
+    pub(crate) fn send(
+        &self,
+        transmit: &Transmit,
+        data: &[u8],
+        offload: bool,
+        offset: &mut usize,
+    ) -> Sent {
         let local_ip = transmit.network_path.local.ip();
         // A bound socket has only one address to send from; a wildcard one answers from the
         // address that was asked.
@@ -240,7 +247,8 @@ impl Socket {
         }
         let mut outcome = Sent::Done;
         while *offset < data.len() {
-            let batch = self.max_segments().min(MAX_SEND_BYTES / segment).max(1);
+            let most = if offload { self.max_segments() } else { 1 };
+            let batch = most.min(MAX_SEND_BYTES / segment).max(1);
             let end = data.len().min(offset.saturating_add(batch * segment));
             let contents = &data[*offset..end];
             let datagrams = quinn_udp::Transmit {

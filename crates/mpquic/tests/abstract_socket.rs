@@ -207,18 +207,27 @@ impl AsyncUdpSocket for Memory {
 #[derive(Debug)]
 struct Lossy {
     inner: Arc<SystemSocket>,
+    /// The most datagrams that it says it takes at once, and how often it was given several.
+    segments: usize,
+    joined: AtomicUsize,
     asked: AtomicU64,
     dark: AtomicBool,
 }
 
 impl Lossy {
     fn bind(local: SocketAddr) -> Arc<Self> {
+        Arc::new(Self::new(local, 1))
+    }
+
+    fn new(local: SocketAddr, segments: usize) -> Self {
         let socket = std::net::UdpSocket::bind(local).unwrap();
-        Arc::new(Self {
+        Self {
             inner: Arc::new(SystemSocket::new(socket).unwrap()),
+            segments,
+            joined: AtomicUsize::new(0),
             asked: AtomicU64::new(0),
             dark: AtomicBool::new(false),
-        })
+        }
     }
 
     fn lost(&self) -> u64 {
@@ -236,7 +245,19 @@ impl AsyncUdpSocket for Lossy {
         if dark || (self.asked.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(20) {
             return Ok(());
         }
-        self.inner.try_send(transmit)
+        let Some(segment) = transmit.segment_size else {
+            return self.inner.try_send(transmit);
+        };
+        self.joined.fetch_add(1, Ordering::Relaxed);
+        assert!(transmit.contents.len().div_ceil(segment) <= self.segments);
+        let mut datagrams = transmit.contents.chunks(segment);
+        datagrams.try_for_each(|contents| {
+            self.inner.try_send(&Transmit {
+                contents,
+                segment_size: None,
+                ..*transmit
+            })
+        })
     }
 
     fn poll_recv(
@@ -250,6 +271,10 @@ impl AsyncUdpSocket for Lossy {
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         self.inner.local_addr()
+    }
+
+    fn max_transmit_segments(&self) -> usize {
+        self.segments
     }
 
     fn max_receive_segments(&self) -> usize {
@@ -569,6 +594,28 @@ fn what_a_socket_says_is_not_believed() {
         assert!(endpoint.remove_socket(socket.address.unwrap()));
         let (here, there) = connect(&endpoint, &server).await;
         transfer(&here, &there, &pattern(1 << 20), || ()).await;
+    });
+}
+
+/// What the protocol makes at once is split as the socket wants it, and not joined at all where the application forbids it.
+#[test]
+fn a_batch_is_split_for_the_socket() {
+    run(async {
+        let identity = identity();
+        for (segments, offload) in [(1, true), (4, true), (4, false)] {
+            let server = server(&identity, Endpoint::builder().bind(loopback(1)));
+            let ours = Arc::new(Lossy::new(loopback(1), segments));
+            let socket = Arc::clone(&ours) as Arc<dyn AsyncUdpSocket>;
+            let mut transport = transport();
+            transport.segmentation_offload(offload);
+            let config = client_config(&identity, transport);
+            let client = Endpoint::builder().default_client(config);
+            let client = client.abstract_socket(socket).build().unwrap();
+            let (here, there) = connect(&client, &server).await;
+            transfer(&here, &there, &pattern(1 << 20), || ()).await;
+            let joined = ours.joined.load(Ordering::Relaxed);
+            assert_eq!(joined > 0, segments > 1 && offload, "{joined} calls");
+        }
     });
 }
 

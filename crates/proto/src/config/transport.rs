@@ -422,8 +422,8 @@ impl TransportConfig {
         self
     }
 
-    /// Whether one [`Transmit`](crate::Transmit) may hold several datagrams for segmentation offload. Default
-    /// true.
+    /// Whether the system may be asked to segment a [`Transmit`](crate::Transmit) of several datagrams. Default true. With
+    /// false, who sends hands each datagram to the system by itself, and the receiver sees the same.
     pub fn segmentation_offload(&mut self, enabled: bool) -> &mut Self {
         self.segmentation_offload = enabled;
         self

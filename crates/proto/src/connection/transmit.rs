@@ -378,7 +378,7 @@ impl Connection {
         };
         let mtu = usize::from(path.mtu());
         // What is sent counts for the amplification limit when it leaves: one by one, so that each is held against it.
-        let max_datagrams = if path.is_validated() && self.config.segmentation_offload {
+        let max_datagrams = if path.is_validated() {
             max_datagrams
         } else {
             1

@@ -115,6 +115,12 @@ impl<'a> PathsRef<'a> {
         self.paths.is_multipath() && self.paths.is_complete()
     }
 
+    /// Whether the system may be asked to segment what leaves
+    /// ([`TransportConfig::segmentation_offload`](crate::TransportConfig::segmentation_offload)).
+    pub fn segmentation_offload(self) -> bool {
+        self.paths.config.segmentation_offload
+    }
+
     /// Whether this side may open paths now: it is a client, and the handshake is where
     /// [`TransportConfig::path_start`](crate::TransportConfig::path_start) has it. There may still be a limit in the
     /// way, or no connection ID; [`PathEvent::Available`](crate::PathEvent::Available) tells when there is none. Once the
