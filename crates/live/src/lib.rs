@@ -1,4 +1,7 @@
-//! Frames in time over several paths: a format, and a code that brings back what was lost. Without I/O, clock and randomness.
+//! Frames in time over several paths: copies, hedging, and repair at a learned rate. Without I/O, clock and transport.
+//!
+//! [`Sender`] takes frames and the fates of datagrams, and says what to send where; [`Receiver`] takes datagrams, and says of each frame
+//! what became of it. [`wire`] is the format between them, [`rlc`] the code.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -11,9 +14,15 @@
 
 mod receiver;
 pub mod rlc;
+mod sender;
 pub mod wire;
 
 pub use receiver::{Limits, MAX_FRAMES, MAX_READY, ReceiveError, Receiver, ReceiverStats, Verdict};
+
+pub use sender::{
+    Cause, Config, Count, Fate, Flow, FrameInfo, Learned, NotLearned, PathId, PathView, RATES,
+    Repair, SendError, Sender, SenderStats, Transmit,
+};
 
 /// The README, whose example is compiled with the doc tests.
 #[cfg(doctest)]

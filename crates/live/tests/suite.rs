@@ -5,4 +5,6 @@
 )]
 
 mod codec;
+mod link;
+mod network;
 mod receiver;

@@ -1,0 +1,116 @@
+//! What the sender says of datagrams, what it is told of them, and what it counts.
+
+use std::time::Instant;
+
+use super::PathId;
+
+/// Why a datagram is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A part of a frame, for the first time.
+    Source,
+    /// The same again, since the first is overdue or lost.
+    Copy,
+    /// The same on a path that has fallen silent.
+    Hedge,
+    /// A combination of packets, ahead of loss.
+    Repair,
+    /// Nothing, to hear whether a silent path is back.
+    Probe,
+}
+
+/// A datagram that is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// On which path; `None`: the transport's scheduler decides.
+    pub path: Option<PathId>,
+    /// By which name [`Sender::fate`](crate::Sender::fate) is to be told of it.
+    pub tag: u64,
+    /// Of no use if it has not left by then.
+    pub deadline: Instant,
+    /// Why it is sent.
+    pub cause: Cause,
+}
+
+/// What happened to a datagram. Each of them is [`Sent`](Self::Sent) at most once, and then acknowledged or lost, or both in turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// A packet with it left.
+    Sent {
+        /// On this path.
+        path: PathId,
+        /// When.
+        at: Instant,
+    },
+    /// The peer's transport has it.
+    Acknowledged {
+        /// The path on which it went.
+        path: PathId,
+        /// When it left.
+        sent: Instant,
+        /// When the acknowledgement came.
+        at: Instant,
+    },
+    /// It was declared lost.
+    Lost {
+        /// The path on which it went.
+        path: PathId,
+        /// When it was declared lost.
+        at: Instant,
+    },
+    /// It was dropped before it left: its deadline passed, or its path ended.
+    Unsent {
+        /// When it was dropped.
+        at: Instant,
+    },
+}
+
+/// Datagrams and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Datagrams.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    pub(super) fn add(&mut self, len: usize) {
+        self.packets += 1;
+        self.bytes += len as u64;
+    }
+}
+
+/// What a sender has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SenderStats {
+    /// Frames that were taken.
+    pub frames: u64,
+    /// Parts of frames.
+    pub source: Count,
+    /// Parts that were sent again.
+    pub copies: Count,
+    /// Parts that also went over a path that had fallen silent.
+    pub hedge: Count,
+    /// Repair packets.
+    pub repair: Count,
+    /// Probes.
+    pub probes: Count,
+    /// Parts that were dropped, since they were too late before they left.
+    pub dropped: u64,
+    /// Repair packets that no path had room for.
+    pub repairs_skipped: u64,
+    /// Copies that were of use, but no other path had room or would have been in time.
+    pub copies_skipped: u64,
+}
+
+impl SenderStats {
+    /// The bytes beyond those of the frames, as a share of these.
+    pub fn overhead(&self) -> f64 {
+        let extra = self.copies.bytes + self.hedge.bytes + self.repair.bytes + self.probes.bytes;
+        extra as f64 / self.source.bytes.max(1) as f64
+    }
+}

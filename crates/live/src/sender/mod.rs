@@ -1,0 +1,755 @@
+//! The sender: which packet goes where, what is sent again, what is repaired ahead of loss, and what is too late.
+
+mod datagram;
+mod flow;
+mod habit;
+mod path;
+mod rates;
+mod replay;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+pub use datagram::{Cause, Count, Fate, SenderStats, Transmit};
+pub use flow::{Flow, FrameInfo, SendError};
+use flow::{MAX_COPIES, Outbound, Place};
+use path::{PROBE, Path, Standing};
+pub use path::{PathId, PathView};
+use rates::Situation;
+pub use rates::{Learned, NotLearned, RATES, Repair};
+
+use crate::rlc::{DENSE, MAX_SYMBOL};
+use crate::wire::{Packet, REPAIR_EXCESS, write_repair_header};
+
+/// How many datagrams are followed: of those before, fates are not heard any more.
+const FOLLOWED: usize = 8_192;
+
+/// The share of what the paths can carry that frames and all that goes with them may have.
+const FILLED: f64 = 0.9;
+
+/// The share of what is left then that repair may have: the rest is for key frames and for copies.
+const HEADROOM: f64 = 0.5;
+
+/// How many repair packets wait for room.
+const MAX_DUE: f64 = 4.0;
+
+/// For how long after the last frame silent paths are probed.
+const PROBED: Duration = Duration::from_secs(2);
+
+/// What a sender is set up with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// The longest datagram, in bytes. Default: 1,200; from 128 to 2,000, anything else counts as the nearest.
+    pub max_datagram: usize,
+    /// For what is drawn: nothing but [`Repair::Hedge`].
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            max_datagram: 1_200,
+            seed: 0,
+        }
+    }
+}
+
+/// Something to send. Flows and symbols by number; paths that have ended since are as good as none.
+#[derive(Debug, Clone, Copy)]
+enum Item {
+    Source {
+        flow: u32,
+        symbol: u64,
+    },
+    Again {
+        flow: u32,
+        symbol: u64,
+        path: PathId,
+        cause: Cause,
+    },
+    Repair {
+        flow: u32,
+        last: u64,
+    },
+    Probe(PathId),
+}
+
+/// What is known of a datagram that was sent.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    /// Whose part it is, unless it is a repair packet or a probe.
+    part: Option<(u32, u64)>,
+    flow: Option<u32>,
+    /// It may still be acknowledged in time: neither overdue, nor is its fate known.
+    live: bool,
+    settled: bool,
+}
+
+/// What frames go in, datagrams come out of, and their fates go in again. It reads no clock and does no I/O: times are arguments.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use mpquic_live::{Config, Fate, Flow, FrameInfo, PathId, PathView, Sender};
+///
+/// let now = Instant::now();
+/// let mut live = Sender::new(Config::default(), now);
+/// let rtt = Duration::from_millis(40);
+/// let path = PathView { id: PathId(0), rtt, rttvar: rtt / 8, room: 12_000, rate: 1_000_000, backup: false };
+/// live.set_paths(&[path, PathView { id: PathId(1), ..path }]);
+///
+/// let camera = live.flow(now, Flow::new(Duration::from_millis(200)).worth(0.02));
+/// live.send(now, camera, &[7; 3_000], FrameInfo { key: true })?;
+/// let mut datagram = Vec::new();
+/// while let Some(transmit) = live.poll_transmit(now, &mut datagram) {
+///     // Hand it to the transport with its tag and deadline; then tell what became of it.
+///     assert_eq!(transmit.path, None);
+///     live.fate(transmit.tag, Fate::Sent { path: PathId(0), at: now });
+/// }
+/// assert_eq!(live.stats().source.packets, 3);
+/// assert_eq!(live.target_rate(now, camera), Some(1_800_000)); // 90 % of what the paths can carry
+/// # Ok::<(), mpquic_live::SendError>(())
+/// ```
+#[derive(Debug)]
+pub struct Sender {
+    config: Config,
+    begin: Instant,
+    paths: Vec<Path>,
+    flows: Vec<Outbound>,
+    /// The tag of the first of `sent`.
+    first_tag: u64,
+    sent: VecDeque<Sent>,
+    /// What is sent before all else: copies, hedges, probes.
+    urgent: VecDeque<Item>,
+    queue: VecDeque<Item>,
+    last_frame: Option<Instant>,
+    stats: SenderStats,
+}
+
+impl Sender {
+    /// A sender without flows and paths, that begins now.
+    pub fn new(config: Config, now: Instant) -> Self {
+        Self {
+            config: Config {
+                max_datagram: config.max_datagram.clamp(128, 2_000),
+                ..config
+            },
+            begin: now,
+            paths: Vec::with_capacity(8),
+            flows: Vec::new(),
+            first_tag: 0,
+            sent: VecDeque::with_capacity(FOLLOWED),
+            urgent: VecDeque::with_capacity(256),
+            queue: VecDeque::with_capacity(1_024),
+            last_frame: None,
+            stats: SenderStats::default(),
+        }
+    }
+
+    /// Begins a flow. Returns its number.
+    pub fn flow(&mut self, now: Instant, flow: Flow) -> u32 {
+        let id = self.flows.len() as u32;
+        self.flows.push(Outbound::new(
+            id,
+            flow,
+            now,
+            self.config.seed ^ u64::from(id),
+        ));
+        id
+    }
+
+    /// Says which paths are open and how they are. To be called before [`poll_transmit`](Self::poll_transmit) whenever this may have
+    /// changed: `room` counts what it has handed out since.
+    pub fn set_paths(&mut self, views: &[PathView]) {
+        self.paths
+            .retain(|path| views.iter().any(|view| view.id == path.view.id));
+        for view in views {
+            match self.paths.iter_mut().find(|path| path.view.id == view.id) {
+                Some(path) => {
+                    path.view = *view;
+                    path.given = 0;
+                }
+                None => self.paths.push(Path::new(*view)),
+            }
+        }
+    }
+
+    /// Takes a frame. Never waits: what cannot be sent in time is dropped later, and counted. Returns its number.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such flow, or the frame is too long.
+    pub fn send(
+        &mut self,
+        now: Instant,
+        flow: u32,
+        frame: &[u8],
+        info: FrameInfo,
+    ) -> Result<u64, SendError> {
+        // Before it is asked what repair it leaves room for.
+        if let Some(to) = self.flows.get_mut(flow as usize) {
+            to.frames_meter.add(now, frame.len());
+        }
+        let cap = self.cap(now);
+        let situation = self.situation(flow);
+        let way = self
+            .paths
+            .iter()
+            .map(Path::one_way)
+            .min()
+            .unwrap_or_default();
+        let Some(to) = self.flows.get_mut(flow as usize) else {
+            return Err(SendError::NoFlow(flow));
+        };
+        let place = Place {
+            sent: now.saturating_duration_since(self.begin).as_millis() as u64,
+            budget: to.flow.deadline.saturating_sub(way).as_millis() as u32,
+            // So that a repair packet, which is a little longer, fits too.
+            body: (self.config.max_datagram - REPAIR_EXCESS - 1 - 5 - 4).min(MAX_SYMBOL - 2),
+            cap,
+            situation,
+        };
+        let first = to.encoder.next();
+        let (id, parts) = to.push(now, frame, info, &place, &mut self.stats.dropped)?;
+        for symbol in first..first + u64::from(parts) {
+            self.queue.push_back(Item::Source { flow, symbol });
+        }
+        while to.due >= 1.0 {
+            to.due -= 1.0;
+            self.queue.push_back(Item::Repair {
+                flow,
+                last: first + u64::from(parts) - 1,
+            });
+        }
+        self.stats.frames += 1;
+        self.last_frame = Some(now);
+        Ok(id)
+    }
+
+    /// Something happened to a datagram. Unknown tags are ignored.
+    pub fn fate(&mut self, tag: u64, fate: Fate) {
+        let Some(place) = tag.checked_sub(self.first_tag) else {
+            return;
+        };
+        let Some(sent) = self.sent.get_mut(place as usize) else {
+            return;
+        };
+        let (part, flow) = (sent.part, sent.flow);
+        let was_live = sent.live;
+        let was_settled = sent.settled;
+        if !matches!(fate, Fate::Sent { .. }) {
+            (sent.live, sent.settled) = (false, true);
+        }
+        let to = flow.and_then(|flow| self.flows.get_mut(flow as usize));
+        match fate {
+            Fate::Sent { path: id, at } => {
+                if let Some(path) = self.paths.iter_mut().find(|path| path.view.id == id) {
+                    path.sent(tag, at, part.is_some());
+                }
+                if let (Some(to), Some((_, symbol))) = (to, part) {
+                    to.went_over(symbol, id);
+                }
+            }
+            Fate::Acknowledged { path: id, sent, at } => {
+                let path = self.paths.iter_mut().find(|path| path.view.id == id);
+                let way = path.map_or(Duration::ZERO, |path| {
+                    path.acknowledged(sent, at);
+                    path.one_way()
+                });
+                let Some(to) = to else { return };
+                if !was_settled {
+                    to.count(true);
+                }
+                if let Some(packet) = part.and_then(|(_, symbol)| to.packet(symbol)) {
+                    packet.live = packet.live.saturating_sub(u8::from(was_live));
+                    // What left since is no earlier there.
+                    let arrival = at
+                        .checked_sub(way)
+                        .map_or(sent, |arrival| arrival.max(sent));
+                    packet.arrival = Some(
+                        packet
+                            .arrival
+                            .map_or(arrival, |earlier| earlier.min(arrival)),
+                    );
+                }
+            }
+            Fate::Lost { path, at } => {
+                let Some(to) = to else { return };
+                if !was_settled {
+                    to.count(false);
+                }
+                if let Some((flow, symbol)) = part {
+                    self.gone(at, flow, symbol, Some(path), was_live, true);
+                }
+            }
+            Fate::Unsent { at } => {
+                if let Some((flow, symbol)) = part {
+                    self.gone(at, flow, symbol, None, was_live, true);
+                }
+            }
+        }
+    }
+
+    /// What to send next, in `datagram`, which is emptied before; `None` if nothing. To be asked after all that was told, and when
+    /// [`poll_timeout`](Self::poll_timeout) says.
+    pub fn poll_transmit(&mut self, now: Instant, datagram: &mut Vec<u8>) -> Option<Transmit> {
+        self.advance(now);
+        datagram.clear();
+        while let Some(item) = self.urgent.pop_front().or_else(|| self.queue.pop_front()) {
+            let transmit = match item {
+                Item::Source { flow, symbol } => self.source(now, flow, symbol, datagram),
+                Item::Again {
+                    flow,
+                    symbol,
+                    path,
+                    cause,
+                } => self.again(now, flow, symbol, path, cause, datagram),
+                Item::Repair { flow, last } => self.repair(now, flow, last, datagram),
+                Item::Probe(path) => {
+                    Packet::Probe.write(datagram);
+                    self.stats.probes.add(datagram.len());
+                    let kind = Sent {
+                        part: None,
+                        flow: None,
+                        live: false,
+                        settled: false,
+                    };
+                    Some(self.transmit(Some(path), now + PROBE, Cause::Probe, kind, datagram.len()))
+                }
+            };
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+
+    /// When to ask [`poll_transmit`](Self::poll_transmit) again, even if nothing happens until then.
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let round_trip = self.longest_round_trip();
+        let judged = self
+            .flows
+            .iter()
+            .filter_map(|flow| flow.judged_at(round_trip));
+        let probing = self.last_frame.is_some_and(|last| now < last + PROBED);
+        let paths = self.paths.iter().flat_map(|path| {
+            let overdue = path
+                .watched
+                .front()
+                .map(|(_, at)| *at + path.overdue_after(now));
+            let probe = match path.next_probe {
+                Some(at) => Some(at),
+                None => path.dark_at(),
+            };
+            [
+                overdue,
+                path.suspect_at().filter(|at| *at > now),
+                probe.filter(|_| probing),
+            ]
+        });
+        judged.chain(paths.flatten()).min()
+    }
+
+    /// How many bytes per second an encoder may make for this flow: 90 % of what the paths can carry, less what other flows have, less
+    /// repair and copies. `None` while no path says what it can carry.
+    pub fn target_rate(&self, now: Instant, flow: u32) -> Option<u64> {
+        let own = self.flows.get(flow as usize)?;
+        let room = self.capacity(now)? as f64 * FILLED;
+        let others: f64 = self
+            .flows
+            .iter()
+            .filter(|other| other.id != flow)
+            .map(|other| other.frames_meter.rate(now) + other.extra_meter.rate(now))
+            .sum();
+        let frames = own.frames_meter.rate(now);
+        let extra = if frames > 0.0 {
+            own.extra_meter.rate(now) / frames
+        } else {
+            0.0
+        };
+        Some(((room - others).max(0.0) / (1.0 + extra.max(own.rate))) as u64)
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    /// The rate of repair of a flow's last frame: repair packets for each source packet.
+    pub fn repair_rate(&self, flow: u32) -> Option<f64> {
+        self.flows.get(flow as usize).map(|flow| flow.rate)
+    }
+
+    /// What a flow has learned, to be kept for the next one over the same paths; `None` if it does not learn by replay.
+    pub fn learned(&self, flow: u32) -> Option<Learned> {
+        self.flows.get(flow as usize)?.rates.learned()
+    }
+
+    /// Lets a flow go on from what an earlier one has learned; does nothing if it does not learn by replay. It counts for 30 frames
+    /// at most, so that it yields if it is not true any more: upwards within a second, downwards within a minute, as bytes are cheap.
+    pub fn go_on_from(&mut self, flow: u32, learned: &Learned) {
+        if let Some(flow) = self.flows.get_mut(flow as usize) {
+            flow.rates.go_on_from(learned);
+        }
+    }
+
+    /// What became due by the passing of time.
+    fn advance(&mut self, now: Instant) {
+        for place in 0..self.paths.len() {
+            let path = &mut self.paths[place];
+            let (id, after) = (path.view.id, path.overdue_after(now));
+            while let Some((tag, at)) = self.paths[place].watched.front().copied() {
+                let sent = tag
+                    .checked_sub(self.first_tag)
+                    .and_then(|place| self.sent.get_mut(place as usize));
+                let late = at + after <= now;
+                let settled = sent.as_ref().is_none_or(|sent| sent.settled);
+                if !late && !settled {
+                    break;
+                }
+                self.paths[place].watched.pop_front();
+                if let Some(sent) = sent.filter(|_| !settled) {
+                    let (was_live, part) = (std::mem::take(&mut sent.live), sent.part);
+                    if let Some((flow, symbol)) = part {
+                        self.gone(now, flow, symbol, Some(id), was_live, false);
+                    }
+                }
+            }
+            let probing = self.last_frame.is_some_and(|last| now < last + PROBED);
+            let path = &mut self.paths[place];
+            if path.standing(now) != Standing::Dark || !probing {
+                path.next_probe = None;
+            } else if path.next_probe.is_none_or(|at| at <= now) {
+                path.next_probe = Some(now + PROBE);
+                self.urgent.push_back(Item::Probe(id));
+            }
+        }
+        let round_trip = self.longest_round_trip();
+        let way = self
+            .paths
+            .iter()
+            .map(Path::one_way)
+            .min()
+            .unwrap_or_default();
+        for flow in &mut self.flows {
+            self.stats.dropped += flow.judge(now, round_trip, way);
+        }
+    }
+
+    /// A packet on its way is not to be counted on any more: it is overdue, lost or was dropped. Sends a copy if that is of use.
+    fn gone(
+        &mut self,
+        now: Instant,
+        flow: u32,
+        symbol: u64,
+        from: Option<PathId>,
+        was_live: bool,
+        lost: bool,
+    ) {
+        let Some(packet) = self
+            .flows
+            .get_mut(flow as usize)
+            .and_then(|flow| flow.packet(symbol))
+        else {
+            return;
+        };
+        packet.live = packet.live.saturating_sub(u8::from(was_live));
+        if !packet.wants()
+            || packet.live > 0
+            || packet.copies >= MAX_COPIES
+            || now >= packet.deadline
+        {
+            return;
+        }
+        let deadline = packet.deadline;
+        let len = self.config.max_datagram;
+        let fits = |path: &&Path| path.has_room(len) && path.arrival(now) <= deadline;
+        let other = self.best(now, |path| Some(path.view.id) != from && fits(&path));
+        // On the path that lost it, once it is known to be lost: it answers.
+        let same = || {
+            self.best(now, |path| {
+                lost && Some(path.view.id) == from && fits(&path)
+            })
+        };
+        let Some(path) = other.or_else(same) else {
+            self.stats.copies_skipped += 1;
+            return;
+        };
+        if let Some(packet) = self.flows[flow as usize].packet(symbol) {
+            packet.copies += 1;
+            packet.live += 1;
+        }
+        self.urgent.push_back(Item::Again {
+            flow,
+            symbol,
+            path,
+            cause: Cause::Copy,
+        });
+    }
+
+    /// Of the paths that are well and not for backup, the one with the earliest arrival among those that will do; of those for backup if
+    /// no other is well.
+    fn best(&self, now: Instant, mut will_do: impl FnMut(&Path) -> bool) -> Option<PathId> {
+        let well = |path: &&Path| path.standing(now) == Standing::Well;
+        let backup = !self
+            .paths
+            .iter()
+            .any(|path| well(&path) && !path.view.backup);
+        self.paths
+            .iter()
+            .filter(|path| well(path) && path.view.backup == backup && will_do(path))
+            .min_by_key(|path| path.arrival(now))
+            .map(|path| path.view.id)
+    }
+
+    fn source(
+        &mut self,
+        now: Instant,
+        flow: u32,
+        symbol: u64,
+        datagram: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let way = self
+            .paths
+            .iter()
+            .map(Path::one_way)
+            .min()
+            .unwrap_or_default();
+        let silent = self
+            .paths
+            .iter()
+            .any(|path| path.standing(now) != Standing::Well);
+        let path = if silent {
+            self.best(now, |_| true)
+        } else {
+            None
+        };
+        let to = &mut self.flows[flow as usize];
+        let packet = to.packet(symbol)?;
+        let deadline = packet.deadline;
+        if now + way > deadline {
+            packet.dropped = true;
+            self.stats.dropped += 1;
+            return None;
+        }
+        to.left(symbol, now);
+        if path.is_some() {
+            let suspect = self
+                .paths
+                .iter()
+                .filter(|path| path.standing(now) == Standing::Suspect);
+            for suspect in suspect {
+                let path = suspect.view.id;
+                if let Some(packet) = to.packet(symbol) {
+                    packet.live += 1;
+                }
+                self.urgent.push_back(Item::Again {
+                    flow,
+                    symbol,
+                    path,
+                    cause: Cause::Hedge,
+                });
+            }
+        }
+        Packet::Source {
+            flow,
+            symbol: symbol as u32,
+            body: to.encoder.content(symbol)?,
+        }
+        .write(datagram);
+        self.stats.source.add(datagram.len());
+        let kind = Sent {
+            part: Some((flow, symbol)),
+            flow: Some(flow),
+            live: true,
+            settled: false,
+        };
+        Some(self.transmit(path, deadline - way, Cause::Source, kind, datagram.len()))
+    }
+
+    fn again(
+        &mut self,
+        now: Instant,
+        flow: u32,
+        symbol: u64,
+        path: PathId,
+        cause: Cause,
+        datagram: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let way = self
+            .paths
+            .iter()
+            .find(|open| open.view.id == path)
+            .map(Path::one_way);
+        let to = &mut self.flows[flow as usize];
+        let packet = to.packet(symbol)?;
+        let deadline = packet.deadline;
+        let Some(way) = way.filter(|way| packet.wants() && now + *way <= deadline) else {
+            packet.live = packet.live.saturating_sub(1);
+            return None;
+        };
+        Packet::Source {
+            flow,
+            symbol: symbol as u32,
+            body: to.encoder.content(symbol)?,
+        }
+        .write(datagram);
+        to.extra_meter.add(now, datagram.len());
+        match cause {
+            Cause::Hedge => self.stats.hedge.add(datagram.len()),
+            _ => self.stats.copies.add(datagram.len()),
+        }
+        let kind = Sent {
+            part: Some((flow, symbol)),
+            flow: Some(flow),
+            live: true,
+            settled: false,
+        };
+        Some(self.transmit(Some(path), deadline - way, cause, kind, datagram.len()))
+    }
+
+    fn repair(
+        &mut self,
+        now: Instant,
+        flow: u32,
+        last: u64,
+        datagram: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let way = self
+            .paths
+            .iter()
+            .map(Path::one_way)
+            .min()
+            .unwrap_or_default();
+        let len = self.config.max_datagram;
+        let (first, count, deadline) = self.flows[flow as usize].window(now + way)?;
+        let frame = self.flows[flow as usize].frame_of(last).copied();
+        let carried = |path: &Path| {
+            frame
+                .as_ref()
+                .map_or(0, |frame| frame.carried(path.view.id))
+        };
+        let fewest = self
+            .paths
+            .iter()
+            .filter(|path| path.standing(now) == Standing::Well && path.has_room(len))
+            .map(carried)
+            .min()
+            .unwrap_or(0);
+        let path = self
+            .best(now, |path| path.has_room(len) && carried(path) == fewest)
+            .or_else(|| self.best(now, |path| path.has_room(len)));
+        let to = &mut self.flows[flow as usize];
+        let Some(path) = path else {
+            self.stats.repairs_skipped += 1;
+            to.due = (to.due + 1.0).min(MAX_DUE);
+            return None;
+        };
+        to.repair_key = to.repair_key.wrapping_add(1);
+        write_repair_header(
+            datagram,
+            flow,
+            to.repair_key,
+            DENSE,
+            count as u16,
+            first as u32,
+        );
+        to.encoder
+            .encode(first, count, to.repair_key, DENSE, datagram);
+        to.extra_meter.add(now, datagram.len());
+        self.stats.repair.add(datagram.len());
+        let kind = Sent {
+            part: None,
+            flow: Some(flow),
+            live: false,
+            settled: false,
+        };
+        Some(self.transmit(
+            Some(path),
+            deadline - way,
+            Cause::Repair,
+            kind,
+            datagram.len(),
+        ))
+    }
+
+    fn transmit(
+        &mut self,
+        path: Option<PathId>,
+        deadline: Instant,
+        cause: Cause,
+        kind: Sent,
+        len: usize,
+    ) -> Transmit {
+        if let Some(path) = path
+            && let Some(path) = self.paths.iter_mut().find(|open| open.view.id == path)
+        {
+            path.given += len as u64;
+        }
+        if self.sent.len() == FOLLOWED {
+            self.sent.pop_front();
+            self.first_tag += 1;
+        }
+        self.sent.push_back(kind);
+        Transmit {
+            path,
+            tag: self.first_tag + self.sent.len() as u64 - 1,
+            deadline,
+            cause,
+        }
+    }
+
+    fn longest_round_trip(&self) -> Duration {
+        self.paths
+            .iter()
+            .map(|path| path.view.rtt)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// What the paths that are well can carry, in bytes per second; `None` if one of them does not say.
+    fn capacity(&self, now: Instant) -> Option<u64> {
+        let mut rates = self
+            .paths
+            .iter()
+            .filter(|path| path.standing(now) == Standing::Well)
+            .map(|path| path.view.rate);
+        let sum = rates.try_fold(0_u64, |sum, rate| {
+            (rate > 0).then(|| sum.saturating_add(rate))
+        });
+        sum.filter(|sum| *sum > 0)
+    }
+
+    /// The highest rate of repair that headroom allows.
+    fn cap(&self, now: Instant) -> f64 {
+        let frames: f64 = self
+            .flows
+            .iter()
+            .map(|flow| flow.frames_meter.rate(now))
+            .sum();
+        match self.capacity(now) {
+            Some(capacity) if frames > 0.0 => {
+                (capacity as f64 * FILLED / frames - 1.0).max(0.0) * HEADROOM
+            }
+            _ => f64::INFINITY,
+        }
+    }
+
+    fn situation(&self, flow: u32) -> Situation {
+        let Some(flow) = self.flows.get(flow as usize) else {
+            return Situation::default();
+        };
+        // A round trip until it is overdue, and half of one until the copy is there.
+        let again = self
+            .paths
+            .iter()
+            .map(|path| path.view.rtt * 3 / 2)
+            .max()
+            .unwrap_or_default()
+            + Duration::from_millis(20);
+        Situation {
+            loss: 1.0 - flow.share,
+            again: again.as_secs_f64() / flow.flow.deadline.as_secs_f64(),
+        }
+    }
+}
