@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 
 use super::super::{MAX_WINDOW, ResumeStep};
 use super::path::{Path, State};
+use crate::RateSample;
 
 impl Path {
     /// Returns whether the step is taken.
@@ -30,7 +31,8 @@ impl Path {
             }
             ResumeStep::Validated => self.resuming = false,
             ResumeStep::Retreat { .. } => self.retreat(),
-            ResumeStep::Leave { .. } => {
+            ResumeStep::Leave { ssthresh } => {
+                self.keep_half(ssthresh);
                 if self.state != State::Drain {
                     self.resuming = false;
                 }
@@ -76,6 +78,21 @@ impl Path {
             self.enter_drain();
         }
         self.resuming &= self.state == State::Drain;
+    }
+
+    /// Half of what the jump has delivered may be sent in a round trip from here on: a window would grow to that as fast as
+    /// slow start does, and the rate that was measured before the jump may be a hundredth of it.
+    fn keep_half(&mut self, half: u64) {
+        let Some(rtt) = self.rtt.get() else {
+            return;
+        };
+        let rate = half as f64 / rtt.max(Duration::from_micros(1)).as_secs_f64();
+        if rate > self.max_bw.get() {
+            self.max_bw.update(&RateSample {
+                rate,
+                ..RateSample::default()
+            });
+        }
     }
 
     /// The queue that the jump has made is gone. The rate that was measured before it may be far below that of the path: a

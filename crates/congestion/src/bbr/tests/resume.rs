@@ -126,7 +126,8 @@ fn a_retreat_drains_and_measures_nothing_while_it_does() {
     );
     assert_eq!(flow.path.state, State::Drain);
     assert_eq!(flow.path.max_bw.get(), RATE / 4.0, "no measure of the path");
-    assert!(flow.path.on_resume(&ResumeStep::Leave { ssthresh: BDP }));
+    let ssthresh = BDP / 8;
+    assert!(flow.path.on_resume(&ResumeStep::Leave { ssthresh }));
     assert!(flow.path.resuming, "it is still draining");
     flow.ack(
         RATE,
@@ -143,6 +144,31 @@ fn a_retreat_drains_and_measures_nothing_while_it_does() {
     assert!(!flow.path.resuming);
     flow.ack(RATE / 2.0, FULL);
     assert_eq!(flow.path.max_bw.get(), RATE / 2.0);
+}
+
+/// Half of what the jump delivered is what slow start may reach at once, and so it is for the rate, even if hardly any was measured
+/// before the jump. Not less than was measured.
+#[test]
+fn a_retreat_leaves_half_of_what_was_delivered() {
+    for (measured, ssthresh, left) in [
+        (RATE / 100.0, BDP / 4, RATE / 4.0),
+        (RATE / 2.0, BDP / 4, RATE / 2.0),
+    ] {
+        let mut flow = Flow::new();
+        flow.path.on_resume(&JUMP);
+        flow.ack(
+            measured,
+            Ack {
+                in_flight: 2 * BDP,
+                ..FULL
+            },
+        );
+        flow.path
+            .on_resume(&ResumeStep::Retreat { window: ssthresh });
+        flow.path.on_resume(&ResumeStep::Leave { ssthresh });
+        let rate = flow.path.max_bw.get();
+        assert!((rate / left - 1.0).abs() < 0.01, "{rate} {left}");
+    }
 }
 
 /// A fifth of a jump is lost, and then some more: one congestion event.
