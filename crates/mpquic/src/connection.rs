@@ -586,6 +586,27 @@ impl Connection {
     /// fits.max().unwrap_or(bitrates[0])
     /// # }
     /// ```
+    ///
+    /// An encoder on the side that sends goes by what the paths deliver. Where it fills none of them, they are not known to
+    /// carry more than it sends: it has to try.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let Pair { client: connection, .. } = pair().await?;
+    /// /// The next bitrate of an encoder that encodes at `rate` now, both in bits per second; `waiting` bytes are not sent yet.
+    /// fn target_rate(connection: &mpquic::Connection, rate: u64, waiting: u64) -> u64 {
+    ///     match connection.forecast().send {
+    ///         // More waits than the paths deliver in 50 ms: less than they deliver, until it is gone.
+    ///         Some(send) if waiting * 20 > send => rate.min(send * 8 * 4 / 5),
+    ///         _ => rate + rate / 20,
+    ///     }
+    /// }
+    ///
+    /// assert_eq!(target_rate(&connection, 2_000_000, 0), 2_100_000);
+    /// # Ok(()) }
+    /// ```
     pub fn forecast(&self) -> ThroughputForecast {
         self.0.lock().proto.forecast()
     }

@@ -95,7 +95,7 @@ impl DataPlane {
             BoundData::Datagrams(index) => {
                 self.datagrams.drop_oversized(Some(index), w.capacity());
                 // Before the acknowledgement: the largest that may be queued fits only into a packet of its own.
-                let carrier = || id_of(paths, index);
+                let carrier = id_of(paths, index);
                 if self.datagrams.fill(w, Some(index), carrier, now) {
                     paths.fill_own_ack(w, now, index);
                 }
@@ -230,7 +230,7 @@ impl DataPlane {
         if self.streams.can_send_control() {
             self.streams.fill_control(w);
         }
-        self.datagrams.fill(w, None, || PathId::ZERO, now);
+        self.datagrams.fill(w, None, PathId::ZERO, now);
         if let Some(path) = paths.get(PathId::ZERO) {
             self.streams.fill(w, Data::Next, path.index);
         }

@@ -270,19 +270,22 @@ impl Datagrams {
         unblocked
     }
 
-    /// Writes those that a scheduler sends; whether there were any.
+    /// Writes those that a scheduler sends; whether there were any. `carrier`: the path that the packet goes on.
+    #[inline]
     pub(crate) fn fill_scheduled(
         &mut self,
         w: &mut FrameWriter<'_>,
-        carrier: impl Fn() -> PathId,
+        carrier: impl FnOnce() -> PathId,
         now: Instant,
     ) -> bool {
-        let before = w.buf.len();
-        if self.can_send() {
-            self.drop_oversized(None, w.capacity());
-            self.fill(w, None, carrier, now);
-        }
-        w.buf.len() > before
+        self.can_send() && self.fill_waiting(w, carrier(), now)
+    }
+
+    /// Apart from the rest: most packets have stream data only.
+    #[inline(never)]
+    fn fill_waiting(&mut self, w: &mut FrameWriter<'_>, carrier: PathId, now: Instant) -> bool {
+        self.drop_oversized(None, w.capacity());
+        self.fill(w, None, carrier, now)
     }
 
     /// Writes as many datagrams as fit, oldest first: of those for this path, or of those for the one that the scheduler
@@ -292,7 +295,7 @@ impl Datagrams {
         &mut self,
         w: &mut FrameWriter<'_>,
         path: Option<PathIndex>,
-        carrier: impl Fn() -> PathId,
+        carrier: PathId,
         now: Instant,
     ) -> bool {
         let mut wrote = false;
@@ -313,7 +316,7 @@ impl Datagrams {
             });
             self.outgoing.pop(path);
             if let (Some(tag), Some(fates)) = (tag, &mut self.fates) {
-                fates.on_sent(tag, carrier(), now);
+                fates.on_sent(tag, carrier, now);
             }
             self.drop_expired_of(path, now);
             wrote = true;

@@ -13,7 +13,7 @@ fn datagrams(send: usize, recv: Option<usize>) -> Datagrams {
 fn fill(d: &mut Datagrams, room: usize) -> Vec<u8> {
     let mut buf = Vec::new();
     let mut w = FrameWriter::new(&mut buf, room);
-    d.fill(&mut w, None, || PathId::ZERO, Instant::now());
+    d.fill(&mut w, None, PathId::ZERO, Instant::now());
     assert!(buf.len() <= room);
     buf
 }

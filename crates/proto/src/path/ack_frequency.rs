@@ -53,9 +53,9 @@ pub(crate) struct AckFrequency {
     current: Duration,
     /// The longest max_ack_delay among the requests that the peer may have taken since.
     unacked: Duration,
-    /// Ack-eliciting packets that the peer receives without acknowledging them, and the most among those requests.
+    /// Ack-eliciting packets that the peer may receive without acknowledging them at once: the most that it was asked for since
+    /// the request that it has taken.
     threshold: u64,
-    unacked_threshold: u64,
     /// What the peer was last asked for; before that, what it does without.
     asked: AckPolicy,
     /// The sequence number of the next frame.
@@ -93,7 +93,6 @@ impl AckFrequency {
             current: Duration::ZERO,
             unacked: Duration::ZERO,
             threshold: 0,
-            unacked_threshold: 0,
             asked: AckPolicy::new(Duration::ZERO),
             next_sequence: 0,
             in_flight: false,
@@ -122,8 +121,8 @@ impl AckFrequency {
     }
 
     /// Ack-eliciting packets that the peer may receive without acknowledging them at once, as far as that is known.
-    pub(crate) fn peer_threshold(&self) -> u64 {
-        self.threshold.max(self.unacked_threshold)
+    pub(crate) const fn peer_threshold(&self) -> u64 {
+        self.threshold
     }
 
     // As the receiver of data.
@@ -253,8 +252,7 @@ impl AckFrequency {
         self.pending = false;
         self.in_flight = true;
         self.unacked = self.unacked.max(self.asked.max_ack_delay);
-        let threshold = self.asked.ack_eliciting_threshold;
-        self.unacked_threshold = self.unacked_threshold.max(threshold);
+        self.threshold = self.threshold.max(self.asked.ack_eliciting_threshold);
     }
 
     fn is_newest(&self, sequence: u64) -> bool {
@@ -270,7 +268,6 @@ impl AckFrequency {
             self.current = self.asked.max_ack_delay;
             self.unacked = Duration::ZERO;
             self.threshold = self.asked.ack_eliciting_threshold;
-            self.unacked_threshold = 0;
         }
     }
 
