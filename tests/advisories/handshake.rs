@@ -369,6 +369,28 @@ fn cve_2026_123613_messages_at_the_wrong_level() {
     }
 }
 
+/// A server that asks for a certificate when the handshake is over (RFC 9001 section 4.4), or for new keys of TLS (section 6).
+//= specs/rfc9001.txt#section-4.4
+//= type=test
+//# More specifically, servers MUST NOT send post-
+//# handshake TLS CertificateRequest messages, and clients MUST treat
+//# receipt of such messages as a connection error of type
+//# PROTOCOL_VIOLATION.
+#[test]
+fn a_certificate_request_after_the_handshake() {
+    // With the one extension that it must have, signature_algorithms (RFC 8446 section 4.3.2).
+    let certificate_request = [13, 0, 0, 11, 0, 0, 8, 0, 13, 0, 4, 0, 2, 4, 3];
+    for (message, error) in [
+        (&certificate_request[..], PROTOCOL_VIOLATION),
+        (&[24, 0, 0, 1, 0], Some(0x10a)),
+    ] {
+        let mut duel = Duel::established_client(quiet(), Params::generous(Some(7)));
+        let frame = duel.peer.tls_message(message);
+        duel.send(&[frame]);
+        assert_eq!(duel.error(), error, "{message:?}: {:?}", duel.reason());
+    }
+}
+
 /// noq 1.4: an application's close in an Initial or Handshake packet is refused (RFC 9000 section 12.5), in the first packet too.
 #[test]
 fn noq_1_4_application_close_in_an_initial() {

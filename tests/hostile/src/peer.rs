@@ -402,6 +402,16 @@ impl Peer {
         }
     }
 
+    /// A message of TLS in 1-RTT packets, behind all that was sent there.
+    pub fn tls_message(&mut self, data: &[u8]) -> Frame {
+        let level = &mut self.levels[2];
+        let offset = level.out.len() as u64;
+        level.out.extend_from_slice(data);
+        level.sent = level.out.len();
+        let data = data.to_vec();
+        Frame::Crypto { offset, data }
+    }
+
     /// What TLS wants to send and what must be acknowledged in Initial and Handshake packets, as datagrams.
     pub fn flight(&mut self) -> Vec<Vec<u8>> {
         const CHUNK: usize = 1000;

@@ -42,6 +42,17 @@ pub(super) struct NewKeys {
     pub(super) complete: bool,
 }
 
+/// Whether TLS refuses a CertificateRequest.
+fn asks_for_certificate(error: &rustls::Error) -> bool {
+    matches!(
+        error,
+        rustls::Error::InappropriateHandshakeMessage {
+            got_type: rustls::HandshakeType::CertificateRequest,
+            ..
+        }
+    )
+}
+
 impl Session {
     pub(crate) fn client(
         config: Arc<rustls::ClientConfig>,
@@ -276,6 +287,14 @@ impl Session {
                 //# extension with any other value as a connection error of type
                 //# PROTOCOL_VIOLATION.
                 return TransportError::protocol_violation("a ticket with a limit on early data");
+            }
+            if self.complete && asks_for_certificate(&error) {
+                //= specs/rfc9001.txt#section-4.4
+                //# More specifically, servers MUST NOT send post-
+                //# handshake TLS CertificateRequest messages, and clients MUST treat
+                //# receipt of such messages as a connection error of type
+                //# PROTOCOL_VIOLATION.
+                return TransportError::protocol_violation("asked for a certificate late");
             }
             TransportError::crypto(alert, error.to_string())
         })?;
