@@ -188,6 +188,7 @@ proptest! {
             let now = begin + ms(i as u64);
             let _ = receiver.receive(now, &datagram);
             prop_assert!(receiver.held() <= limits.bytes);
+            prop_assert!(receiver.memory_use() <= limits.max_memory());
             receiver.poll_timeout();
             if polls {
                 let mut count = 0;
@@ -281,6 +282,84 @@ fn an_application_that_does_not_poll_is_not_buried() {
         }
     }
     assert_eq!(refused, 2 * MAX_READY);
+}
+
+/// Large frames that are given up leave their buffers to small ones, and these stay open: their memory counts, not their bytes.
+#[test]
+fn small_frames_do_not_hoard_large_buffers() {
+    let limits = Limits {
+        flows: 2,
+        bytes: 1 << 20,
+    };
+    let (mut receiver, mut buffer) = (Receiver::new(limits), Vec::new());
+    let mut now = Instant::now();
+    let part = |flow, frame, length: u32| {
+        let parts = length.div_ceil(1_000).max(2);
+        let (_, end) = part_range(length, parts, 0);
+        let body = Body {
+            budget: if flow == 0 { 0 } else { 1 << 30 },
+            length,
+            parts,
+            payload: &[7; 1_000][..end],
+            ..body(frame, frame)
+        };
+        let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
+        body.write(&mut bytes);
+        Packet::Source {
+            flow,
+            symbol: frame as u32,
+            body: &bytes,
+        }
+        .write(&mut datagram);
+        datagram
+    };
+    for round in 0..200 {
+        for i in 0..4 {
+            let large = part(0, 4 * round + i, 200_000);
+            receiver.receive(now, &large).unwrap();
+        }
+        now += ms(10);
+        while receiver.poll(now, &mut buffer).is_some() {}
+        for i in 0..4 {
+            let small = part(1, 4 * round + i, 2);
+            receiver.receive(now, &small).unwrap();
+        }
+        assert!(receiver.memory_use() <= limits.max_memory());
+    }
+    assert_eq!(receiver.stats().refused, 0);
+    // All 800 in buffers of 200,000 bytes would be 160 MB.
+    assert!(
+        receiver.memory_use() < 24 << 20,
+        "{}",
+        receiver.memory_use()
+    );
+}
+
+/// Whole frames count until they are taken.
+#[test]
+fn frames_that_nobody_takes_are_bounded() {
+    let limits = Limits {
+        flows: 1,
+        bytes: 10_000,
+    };
+    let (mut receiver, mut buffer, now) = (Receiver::new(limits), Vec::new(), Instant::now());
+    let frame = |id| {
+        source(
+            id as u32,
+            &Body {
+                length: 1_000,
+                payload: &[7; 1_000],
+                ..body(id, id)
+            },
+        )
+    };
+    for id in 0..12 {
+        receiver.receive(now, &frame(id)).unwrap();
+    }
+    assert_eq!((receiver.held(), receiver.stats().refused), (10_000, 2));
+    receiver.poll(now, &mut buffer).unwrap();
+    receiver.receive(now, &frame(10)).unwrap();
+    assert_eq!((receiver.held(), receiver.stats().refused), (10_000, 2));
 }
 
 #[test]

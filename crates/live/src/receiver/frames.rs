@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::clock::Clock;
-use super::{Buffers, MAX_FRAMES, MAX_READY, ReceiverStats, Verdict};
+use super::{Buffers, MAP, MAX_FRAMES, MAX_READY, ReceiverStats, Verdict};
+use crate::rlc::REACH;
 use crate::wire::{Body, part_range};
 
 /// What says when a frame is due.
@@ -59,6 +60,25 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// The most bytes that one takes beside the frames' own. At the limit of verdicts that wait, one datagram may still bring
+    /// back as many symbols as there are, push out all slots, and so add as many verdicts.
+    pub(super) const MAX_MEMORY: usize = 2 * MAX_FRAMES as usize * (size_of::<Slot>() + MAP / 2)
+        + 2 * (MAX_READY + MAX_FRAMES as usize + 3 * REACH) * size_of::<Ready>();
+
+    /// Bytes that it takes beside the frames' own.
+    pub(super) fn memory_use(&self) -> usize {
+        let maps: usize = self
+            .slots
+            .iter()
+            .map(|slot| match slot {
+                Slot::Open(open) => open.got.capacity() * size_of::<u64>(),
+                _ => 0,
+            })
+            .sum();
+        maps + self.slots.capacity() * size_of::<Slot>()
+            + self.ready.capacity() * size_of::<Ready>()
+    }
+
     pub(super) fn new(flow: u32, now: Instant, sent: u64) -> Self {
         Self {
             flow,
@@ -104,7 +124,9 @@ impl Frames {
                 stats.refused += 1;
                 return;
             };
-            got.resize(body.parts.div_ceil(64) as usize, 0);
+            let words = body.parts.div_ceil(64) as usize;
+            got.reserve_exact(words);
+            got.resize(words, 0);
             *slot = Slot::Open(Open {
                 key: body.key,
                 stamp: Stamp {
@@ -147,7 +169,7 @@ impl Frames {
         };
         stats.frames += 1;
         stats.repaired += u64::from(open.repaired);
-        buffers.handed_over(open.got, open.data.len());
+        buffers.put_map(open.got);
         let verdict = Verdict::Frame {
             flow: self.flow,
             id: body.frame,
@@ -207,7 +229,7 @@ impl Frames {
             }
         }
         for ready in self.ready {
-            buffers.put(ready.data);
+            buffers.drop(ready.data);
         }
     }
 

@@ -6,7 +6,7 @@ mod frames;
 use std::time::Instant;
 
 use crate::rlc::{Decoder, RepairOutcome};
-use crate::wire::{Body, Malformed, Packet};
+use crate::wire::{Body, MAX_PARTS, Malformed, Packet};
 use frames::{Frames, Ready};
 
 /// How many frames of a flow may be without a verdict at a time. When a frame so far ahead comes, those before are given up:
@@ -22,13 +22,44 @@ const REUSED: usize = 256 << 10;
 /// How many buffers are kept to be used again.
 const KEPT: usize = 64;
 
+/// The most bytes of a frame's map of parts.
+const MAP: usize = (MAX_PARTS / 8) as usize;
+
 /// What a receiver may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// How many flows there may be. Default: 16.
     pub flows: usize,
-    /// Bytes of frames that are not whole, of all flows. Default: 8 MiB.
+    /// Bytes of frames, of all flows: of those that are not whole, and of those that the application has not taken. What is
+    /// beyond is refused. Default: 8 MiB.
     pub bytes: usize,
+}
+
+impl Limits {
+    /// The most bytes that a receiver with these limits takes of the allocator, whatever comes: what
+    /// [`Receiver::memory_use`] never exceeds. Beside `bytes` twice, as buffers are used again for frames that may be smaller,
+    /// it is 16 MiB for buffers that wait for use and 5 MiB for each flow's symbols and notes on frames.
+    ///
+    /// ```
+    /// use mpquic_live::{Limits, Receiver};
+    ///
+    /// let limits = Limits { flows: 2, bytes: 1 << 20 };
+    /// assert!(limits.max_memory() <= 28 << 20);
+    /// assert!(Receiver::new(limits).memory_use() <= limits.max_memory());
+    /// ```
+    pub const fn max_memory(&self) -> usize {
+        let pool = KEPT * (REUSED + MAP + size_of::<Vec<u8>>() + size_of::<Vec<u64>>());
+        // A vector of flows has room for up to twice as many, and for four at first.
+        let places = self.flows.saturating_mul(2).saturating_add(4);
+        self.bytes
+            .saturating_mul(2)
+            .saturating_add(pool)
+            .saturating_add(places.saturating_mul(size_of::<(u32, Inbound)>()))
+            .saturating_add(
+                self.flows
+                    .saturating_mul(Decoder::MAX_MEMORY + Frames::MAX_MEMORY),
+            )
+    }
 }
 
 impl Default for Limits {
@@ -110,11 +141,15 @@ pub struct ReceiverStats {
     pub repairs_unused: u64,
 }
 
-/// Memory of frames, used again. Bounded by [`Limits::bytes`].
+/// Memory of frames, used again.
 #[derive(Debug)]
 struct Buffers {
+    /// Bytes of frames, at most [`Limits::bytes`].
     held: usize,
+    /// By how much the buffers of these frames are larger than the frames: as much at most.
+    excess: usize,
     most: usize,
+    /// Each at most [`REUSED`] bytes.
     data: Vec<Vec<u8>>,
     maps: Vec<Vec<u64>>,
 }
@@ -124,23 +159,39 @@ impl Buffers {
         if self.held + len > self.most {
             return None;
         }
-        self.held += len;
         let mut data = self.data.pop().unwrap_or_default();
+        // Many small frames in large buffers would take far more memory than they have bytes.
+        if self.excess + data.capacity().saturating_sub(len) > self.most {
+            data = Vec::new();
+        }
+        data.reserve_exact(len);
         data.resize(len, 0);
+        self.held += len;
+        self.excess += data.capacity() - len;
         Some((data, self.maps.pop().unwrap_or_default()))
     }
 
-    fn handed_over(&mut self, mut map: Vec<u64>, len: usize) {
-        self.held -= len;
+    /// A frame's bytes are not the receiver's any more.
+    fn leave(&mut self, data: &Vec<u8>) {
+        self.held -= data.len();
+        self.excess -= data.capacity() - data.len();
+    }
+
+    fn give_up(&mut self, map: Vec<u64>, data: Vec<u8>) {
+        self.put_map(map);
+        self.drop(data);
+    }
+
+    fn drop(&mut self, data: Vec<u8>) {
+        self.leave(&data);
+        self.put(data);
+    }
+
+    fn put_map(&mut self, mut map: Vec<u64>) {
         map.clear();
         if self.maps.len() < KEPT {
             self.maps.push(map);
         }
-    }
-
-    fn give_up(&mut self, map: Vec<u64>, data: Vec<u8>) {
-        self.handed_over(map, data.len());
-        self.put(data);
     }
 
     fn put(&mut self, mut data: Vec<u8>) {
@@ -148,6 +199,18 @@ impl Buffers {
         if (1..=REUSED).contains(&data.capacity()) && self.data.len() < KEPT {
             self.data.push(data);
         }
+    }
+
+    /// Of frames and of what waits for use.
+    fn memory(&self) -> usize {
+        let data: usize = self.data.iter().map(Vec::capacity).sum();
+        let maps: usize = self.maps.iter().map(Vec::capacity).sum();
+        self.held
+            + self.excess
+            + data
+            + self.data.capacity() * size_of::<Vec<u8>>()
+            + maps * size_of::<u64>()
+            + self.maps.capacity() * size_of::<Vec<u64>>()
     }
 }
 
@@ -201,6 +264,7 @@ impl Receiver {
     pub fn new(limits: Limits) -> Self {
         let buffers = Buffers {
             held: 0,
+            excess: 0,
             most: limits.bytes,
             data: Vec::with_capacity(KEPT),
             maps: Vec::with_capacity(KEPT),
@@ -298,6 +362,7 @@ impl Receiver {
                 frames.expire(now, &mut self.buffers, &mut self.stats);
             }
             if let Some(Ready { verdict, mut data }) = frames.take() {
+                self.buffers.leave(&data);
                 std::mem::swap(frame, &mut data);
                 self.buffers.put(data);
                 return Some(verdict);
@@ -328,9 +393,21 @@ impl Receiver {
         self.stats
     }
 
-    /// Bytes of frames that are not whole: at most [`Limits::bytes`].
+    /// Bytes of frames that are not whole or not taken by the application: at most [`Limits::bytes`].
     pub fn held(&self) -> usize {
         self.buffers.held
+    }
+
+    /// Bytes that it has of the allocator, at most [`Limits::max_memory`]. It looks at all that is held: not for each datagram.
+    pub fn memory_use(&self) -> usize {
+        let of_flows: usize = self
+            .flows
+            .iter()
+            .map(|(_, Inbound { decoder, frames })| {
+                decoder.memory_use() + frames.as_ref().map_or(0, Frames::memory_use)
+            })
+            .sum();
+        self.buffers.memory() + of_flows + self.flows.capacity() * size_of::<(u32, Inbound)>()
     }
 }
 

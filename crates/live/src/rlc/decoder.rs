@@ -89,6 +89,16 @@ pub(crate) fn expand(low: u32, near: u64) -> u64 {
 }
 
 impl Decoder {
+    /// The most bytes that a decoder takes of the allocator, whatever comes: what [`memory_use`](Self::memory_use) never exceeds if
+    /// what is [`recovered`](Self::recovered) is asked for after each symbol. Vectors that grow may have room for twice as much as is in them.
+    pub const MAX_MEMORY: usize = REACH
+        * (size_of::<Vec<u8>>()
+            + 2 * padded(MAX_SYMBOL)
+            + size_of::<Option<u64>>()
+            + 2 * size_of::<u64>())
+        + (MAX_ROWS + 1) * (4 * size_of::<Row>() + REACH + 2 * padded(MAX_SYMBOL))
+        + MAX_WINDOW * size_of::<(u16, u8)>();
+
     /// A decoder that knows nothing. It allocates as symbols come, and no more once its rows were all in use.
     pub fn new() -> Self {
         Self {
@@ -196,6 +206,24 @@ impl Decoder {
     /// How many symbols and equations contradicted others: what an honest peer sends never does.
     pub fn contradictions(&self) -> u64 {
         self.contradictions
+    }
+
+    /// Bytes that it has of the allocator. It looks at all that is held: not for each symbol.
+    pub fn memory_use(&self) -> usize {
+        let symbols: usize = self.symbols.iter().map(Vec::capacity).sum();
+        let rows: usize = self
+            .rows
+            .iter()
+            .chain(&self.spare)
+            .map(Row::memory_use)
+            .sum();
+        symbols
+            + self.symbols.capacity() * size_of::<Vec<u8>>()
+            + self.numbers.capacity() * size_of::<Option<u64>>()
+            + rows
+            + (self.rows.capacity() + self.spare.capacity()) * size_of::<Row>()
+            + self.terms.capacity() * size_of::<(u16, u8)>()
+            + self.recovered.capacity() * size_of::<u64>()
     }
 
     fn knows(&self, number: u64) -> bool {
@@ -311,6 +339,10 @@ impl Row {
             len: 0,
             pivot: 0,
         }
+    }
+
+    fn memory_use(&self) -> usize {
+        REACH + self.data.capacity()
     }
 
     fn begin(&mut self, symbol: &[u8]) {

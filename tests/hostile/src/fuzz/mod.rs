@@ -6,6 +6,7 @@ mod cids;
 mod connection;
 mod handshake;
 mod input;
+mod live;
 mod memory;
 mod paths;
 mod tokens;
@@ -26,6 +27,7 @@ use crate::wire::Frame;
 pub use self::cids::cids;
 pub use self::connection::connection;
 pub use self::handshake::handshake;
+pub use self::live::live;
 pub use self::memory::memory;
 pub use self::paths::paths;
 pub use self::tokens::tokens;
@@ -43,6 +45,7 @@ pub fn target(name: &str) -> Option<fn(&[u8]) -> Features> {
         "handshake" => handshake,
         "tokens" => tokens,
         "memory" => memory,
+        "live" => live,
         "frame" => |data| {
             fuzzing::frames(data);
             shape(data)
@@ -78,6 +81,7 @@ pub const TARGETS: &[&str] = &[
     "handshake",
     "tokens",
     "memory",
+    "live",
     "frame",
     "packet",
     "token_codec",
