@@ -28,7 +28,7 @@ Exit status:
 #[derive(Debug, Parser)]
 #[command(name = "side_by_side", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
-    /// The network: het or p-low; repeat for more [default: both].
+    /// The network: het, p-low or p-med; repeat for more [default: the first two].
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Vec<String>,
 
@@ -57,12 +57,14 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
 }
 
-/// A congestion controller that all three have.
+/// A congestion controller that all three have, or this crate's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Congestion {
     Cubic,
     /// BBRv3; quinn has version 1.
     Bbr,
+    /// This crate's default; the others have CUBIC for it.
+    Auto,
 }
 
 impl fmt::Display for Congestion {
@@ -70,6 +72,7 @@ impl fmt::Display for Congestion {
         f.write_str(match self {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::Auto => "auto",
         })
     }
 }

@@ -30,8 +30,11 @@ fn link(mbps: u64, owd_ms: u64) -> LinkConfig {
     LinkConfig::new(mbps * 1_000_000, Duration::from_millis(owd_ms))
 }
 
+/// The networks of docs/results/side_by_side.md.
+const USUAL: [&str; 2] = ["het", "p-low"];
+
 impl Network {
-    /// The networks of these names in these orders; all of them where there are none.
+    /// The networks of these names in these orders; the first two and both where there are none.
     pub(crate) fn all(names: &[String], orders: &[u8]) -> Result<Vec<Self>, Fault> {
         let known = [
             ("het", [link(50, 10), link(10, 70)]),
@@ -42,14 +45,27 @@ impl Network {
                     link(2, 100).with_loss(0.015).with_rtt_variation(8.0),
                 ],
             ),
+            (
+                "p-med",
+                [
+                    link(50, 20).with_loss(0.015).with_rtt_variation(8.0),
+                    link(2, 100).with_loss(0.015).with_rtt_variation(8.0),
+                ],
+            ),
         ];
         if let Some(name) = names.iter().find(|n| known.iter().all(|(k, _)| k != n)) {
-            return Err(format!("no network is named {name:?}; there are het and p-low").into());
+            return Err(
+                format!("no network is named {name:?}; there are het, p-low and p-med").into(),
+            );
         }
         let orders = if orders.is_empty() { &[1, 2] } else { orders };
         let mut networks = Vec::new();
         for (name, [better, other]) in known {
-            if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
+            let wanted = match names {
+                [] => USUAL.contains(&name),
+                names => names.iter().any(|wanted| wanted == name),
+            };
+            if !wanted {
                 continue;
             }
             for order in orders {

@@ -21,6 +21,7 @@ fn transport(options: Options, congestion: Congestion) -> Result<TransportConfig
         .congestion(match congestion {
             Congestion::Cubic => CongestionControl::Cubic,
             Congestion::Bbr => CongestionControl::Bbr,
+            Congestion::Auto => CongestionControl::Auto,
         })
         .tail_copies(options.tail_copies)
         .path_start(match options.old_start {

@@ -18,7 +18,7 @@ macro_rules! stack {
             fn transport(congestion: Congestion, window: Option<u64>) -> TransportConfig {
                 let mut transport = TransportConfig::default();
                 match congestion {
-                    Congestion::Cubic => {
+                    Congestion::Cubic | Congestion::Auto => {
                         let mut cubic = CubicConfig::default();
                         window.map(|window| cubic.initial_window(window));
                         transport.congestion_controller_factory(Arc::new(cubic))
