@@ -180,10 +180,10 @@ impl DataPlane {
         self.schedule.has_reinjections()
     }
 
-    /// Whether there are packets that are bound to a path already: built ones, and copies.
+    /// Whether something waits that is bound to a path already: packets that are built, copies and datagrams.
     #[inline]
     pub(crate) fn has_bound(&self) -> bool {
-        self.has_batches() || self.has_copies_to_send()
+        self.has_batches() || self.has_copies_to_send() || !self.paths_of_datagrams().is_empty()
     }
 
     /// The oldest of those copies whose path has room.
