@@ -19,6 +19,7 @@
 //! Then CUBIC goes on with what was found, and the next time is later. It is a considerate BBRv3: what it has in flight fills
 //! the path and hardly a queue, so that flows that do not forgive losses keep what these leave to them.
 
+mod memory;
 mod stay;
 
 use std::time::{Duration, Instant};
@@ -85,8 +86,6 @@ const WATCHED: u64 = 8;
 const RETURNED: Duration = Duration::from_secs(5);
 /// The highest delivery rate is that of this time, at least, and twice that at most.
 const RATE_SPAN: Duration = Duration::from_secs(2);
-/// What earlier connections knew of losses by chance counts as so many of them.
-const KNOWN_RUNS: u32 = 8;
 /// Losses of older times count by half each time that there are so many.
 const COUNTED_RUNS: u32 = 64;
 
@@ -151,8 +150,12 @@ struct Path {
     reopened: u32,
     reopens_at: Option<Instant>,
     rtt: Duration,
-    /// Losses by chance among all that arrived.
+    /// Losses by chance, all runs of them, among what arrived up to these events.
     chance: Tally,
+    /// What arrived since the newest event: whether it is part of that shows the next one.
+    unjudged: u64,
+    /// The event under way may be one of chance.
+    by_chance: bool,
     /// Losses outside of slow start, those with which an event begins.
     lost: Tally,
     /// The highest delivery rate of this span and of the one before it, bytes per second.
@@ -184,29 +187,6 @@ impl Path {
         }
     }
 
-    /// The path begins with what earlier connections left. Whether BBRv3 steers it.
-    fn recall(&mut self, saved: &SavedPath, window: u64) -> bool {
-        // What was wrong may be right by now: it counts for less from one connection to the next.
-        self.recalled = saved.refusals / 2;
-        (self.returns, self.refused) = (self.recalled, self.recalled);
-        // Overflows of an earlier connection, such as that of its slow start, say nothing of this one's losses.
-        if 2 * saved.chance_events >= saved.loss_events {
-            let tenths = |count: u32| count as f32 / 10.0;
-            let (events, chance) = (tenths(saved.loss_events), tenths(saved.chance_events));
-            self.judge.recall(events, chance);
-        }
-        if !saved.bbr || saved.chance_loss == 0 {
-            return false;
-        }
-        let packets = u64::from(KNOWN_RUNS) * 1_000_000 / u64::from(saved.chance_loss);
-        self.chance = Tally {
-            runs: KNOWN_RUNS,
-            bytes: packets * u64::from(self.mtu),
-        };
-        self.start_stay(window.max(saved.window));
-        true
-    }
-
     fn on_lost(&mut self, lost: &LostPacket) {
         let run = self.last_lost.is_none_or(|last| lost.number != last + 1);
         self.last_lost = Some(lost.number);
@@ -234,6 +214,7 @@ impl Path {
             (self.forgives, self.hands_over, self.trial) = (false, false, None);
             self.tally = Tally::default();
             self.event = Some(event.now);
+            (self.by_chance, self.unjudged) = (false, 0);
             return true;
         }
         if self.event.is_none_or(|began| event.newest_sent > began) {
@@ -246,9 +227,8 @@ impl Path {
             }
             let cause = self.judge.judge(false);
             self.hands_over = cause != LossCause::Overflow && self.may_hand_over(event.now, window);
-            if cause != LossCause::Overflow {
-                self.chance.runs = self.chance.runs.saturating_add(runs);
-            }
+            self.by_chance = cause != LossCause::Overflow;
+            self.count_chance(runs, true);
             self.forgives = cause != LossCause::Overflow
                 && !self.loses_too_much()
                 && !(self.is_small() && self.forgiven_small >= FORGIVEN_SMALL)
@@ -256,6 +236,8 @@ impl Path {
                 && !self.judge.has_plain_queue()
                 && self.refused_until.is_none_or(|until| event.now >= until)
                 && !self.begin_trial(event.now, window);
+        } else {
+            self.count_chance(runs, false);
         }
         if !self.forgives {
             return true;
@@ -273,6 +255,21 @@ impl Path {
             self.forgiven_runs = 0;
         }
         !self.forgives
+    }
+
+    /// What chance has lost, for comparison with what is lost while BBRv3 steers. Where a queue overflowed, neither its losses nor
+    /// what came before them tell of chance. On a small path that others fill it is often both, and the comparison is to be
+    /// strict: all that came counts there, and of an event the losses of its first report. `first`: this is the event's first.
+    fn count_chance(&mut self, runs: u32, first: bool) {
+        if first {
+            let before = std::mem::take(&mut self.unjudged);
+            if self.by_chance {
+                self.chance.bytes = self.chance.bytes.saturating_add(before);
+            }
+        }
+        if self.by_chance && (first || !self.is_small()) {
+            self.chance.runs = self.chance.runs.saturating_add(runs);
+        }
     }
 
     /// Packets were lost while BBRv3 steers.
@@ -349,24 +346,11 @@ impl Path {
         self.stay = Some(Box::new(Stay::new(self.chance, window, most)));
     }
 
-    /// Runs per million packets that chance has lost, before BBRv3 took over and since.
-    fn chance_loss(&self) -> u32 {
-        let seen = self
-            .stay
-            .as_ref()
-            .map_or_else(Tally::default, |stay| stay.seen);
-        let all = Tally {
-            runs: self.chance.runs + seen.runs,
-            bytes: self.chance.bytes + seen.bytes,
-        };
-        (1e6 * (all.rate() * f64::from(self.mtu)).min(MOST_LOST)) as u32
-    }
-
     /// CUBIC goes on.
     fn end_stay(&mut self, reason: Reason, now: Instant) {
         self.judge.forget_chance();
         self.event = Some(now);
-        self.chance = Tally::default();
+        (self.chance, self.unjudged) = (Tally::default(), 0);
         if reason == Reason::NoLosses {
             return;
         }
@@ -433,8 +417,13 @@ impl Path {
             return None;
         }
         self.on_rate(ack.now, ack.sample.rate);
-        self.chance.bytes = self.chance.bytes.saturating_add(acked);
-        self.chance.fade();
+        if self.is_small() {
+            self.chance.bytes = self.chance.bytes.saturating_add(acked);
+            self.chance.fade();
+        } else {
+            self.unjudged = self.unjudged.saturating_add(acked);
+            self.chance.fade();
+        }
         if !slow_start {
             self.lost.bytes = self.lost.bytes.saturating_add(acked);
             self.lost.fade();
@@ -524,18 +513,6 @@ impl Auto {
         let slot = self.paths.get_mut(path)?;
         let begin = || Box::new(Path::new(slot.mtu, shortest.unwrap_or(Duration::MAX)));
         Some(slot.watched.get_or_insert_with(begin))
-    }
-
-    /// A path begins of which earlier connections have judged losses.
-    fn recall(&mut self, new: &NewPath, saved: &SavedPath) {
-        let window = self.cubic.window(new.path);
-        let Some(p) = self.watch(new.path, None) else {
-            return;
-        };
-        if p.recall(saved, window) {
-            let loss = f64::from(saved.chance_loss) / 1e6;
-            self.bbr().begin(new, loss);
-        }
     }
 
     /// BBRv3, which most connections never need.

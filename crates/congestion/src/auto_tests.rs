@@ -445,3 +445,22 @@ fn judged_losses_add_up_over_connections() {
     }
     assert!(connections > 3, "{connections}");
 }
+
+/// Each run of an event counts, whichever report tells of it: BBRv3 is compared with that.
+#[test]
+fn all_runs_of_an_event_count_as_chance() {
+    let mut run = Run::cubic();
+    run.round(0, calm);
+    run.round(0, calm);
+    let sent = run.now - Duration::from_millis(50);
+    for _ in 0..3 {
+        run.lose(2, sent, false);
+    }
+    let p = run.state();
+    assert_eq!(p.chance.runs, 6);
+    assert_eq!(p.chance.bytes, 2 * PACKETS * u64::from(MTU));
+    // What came before an overflow tells of nothing.
+    run.round(1, |i| 40_000 + i * 1000);
+    let p = run.state();
+    assert_eq!((p.chance.runs, p.unjudged), (6, u64::from(MTU)));
+}
