@@ -2,7 +2,7 @@
 //!
 //! Its memory and the work for one symbol are bounded whatever comes: it holds [`REACH`] symbols and [`MAX_ROWS`] equations.
 
-use super::field::{add_multiple, combine, inverse, padded, scale};
+use super::field::{LANE, add_multiples, combine, first_not_zero, inverse, is_zero, padded, scale};
 use super::{MAX_SYMBOL, MAX_WINDOW, coefficients};
 
 /// How far back from the newest symbol the decoder remembers: room for [`MAX_WINDOW`] and for what comes late over a slower path.
@@ -32,10 +32,10 @@ pub enum RepairOutcome {
 /// An equation: the sum of coefficient times symbol over columns that are not known, and what it amounts to.
 #[derive(Debug)]
 struct Row {
-    /// By column, which is a symbol's number modulo [`REACH`].
-    coefficients: Box<[u8; REACH]>,
-    data: Vec<u8>,
-    /// Bytes of `data` before its padding.
+    /// First the coefficients by column, which is a symbol's number modulo [`REACH`], then the data, padded: all that is done to
+    /// a row is done to both.
+    bytes: Vec<u8>,
+    /// Bytes of the data before its padding.
     len: usize,
     /// The column with coefficient 1 here, and 0 in all other rows.
     pivot: usize,
@@ -77,6 +77,8 @@ pub struct Decoder {
     contradictions: u64,
 }
 
+const _: () = assert!(REACH.is_multiple_of(LANE));
+
 const fn column(number: u64) -> usize {
     (number % REACH as u64) as usize
 }
@@ -96,7 +98,7 @@ impl Decoder {
             + 2 * padded(MAX_SYMBOL)
             + size_of::<Option<u64>>()
             + 2 * size_of::<u64>())
-        + (MAX_ROWS + 1) * (4 * size_of::<Row>() + REACH + 2 * padded(MAX_SYMBOL))
+        + (MAX_ROWS + 1) * (4 * size_of::<Row>() + 2 * (REACH + padded(MAX_SYMBOL)))
         + MAX_WINDOW * size_of::<(u16, u8)>();
 
     /// A decoder that knows nothing. It allocates as symbols come, and no more once its rows were all in use.
@@ -158,7 +160,7 @@ impl Decoder {
         for (number, factor) in (first..=last).zip(factors) {
             let column = column(number);
             if self.numbers[column] != Some(number) {
-                row.coefficients[column] = factor;
+                row.bytes[column] = factor;
             } else if factor != 0 {
                 if content_len(&self.symbols[column]) + LENGTH > row.len {
                     self.spare.push(row);
@@ -167,19 +169,23 @@ impl Decoder {
                 self.terms.push((column as u16, factor));
             }
         }
-        combine(&mut row.data, &self.symbols, &self.terms);
-        for other in &self.rows {
-            row.subtract(other.pivot, other);
+        combine(&mut row.bytes[REACH..], &self.symbols, &self.terms);
+        // No row has another's pivot: what each is taken times does not depend on the others.
+        self.terms.clear();
+        for (place, other) in self.rows.iter().enumerate() {
+            let factor = row.bytes[other.pivot];
+            if factor != 0 {
+                row.grow(other.len);
+                self.terms.push((place as u16, factor));
+            }
         }
+        combine(&mut row.bytes, &self.rows, &self.terms);
         if !row.choose_pivot() {
             let outcome = self.judge_empty(&row);
             self.spare.push(row);
             return outcome;
         }
-        for other in &mut self.rows {
-            other.subtract(row.pivot, &row);
-        }
-        self.rows.push(row);
+        self.admit(row);
         self.harvest();
         RepairOutcome::Taken
     }
@@ -245,10 +251,7 @@ impl Decoder {
                 self.numbers[column] = None;
                 // What a symbol that will not come is part of has lost its use. That can leave out an equation that others
                 // would have made good without it; it is `REACH` symbols old.
-                for row in self
-                    .rows
-                    .extract_if(.., |row| row.coefficients[column] != 0)
-                {
+                for row in self.rows.extract_if(.., |row| row.bytes[column] != 0) {
                     self.spare.push(row);
                 }
             }
@@ -257,30 +260,40 @@ impl Decoder {
         true
     }
 
+    /// Takes a new row's pivot out of all others.
+    fn admit(&mut self, row: Row) {
+        self.terms.clear();
+        for (place, other) in self.rows.iter_mut().enumerate() {
+            let factor = other.bytes[row.pivot];
+            if factor != 0 {
+                other.grow(row.len);
+                self.terms.push((place as u16, factor));
+            }
+        }
+        add_multiples(&mut self.rows, &self.terms, 0, &row.bytes);
+        self.rows.push(row);
+    }
+
     /// A symbol is known now: takes it out of the equations.
     fn substitute(&mut self, column: usize) {
-        let mut place = 0;
-        while place < self.rows.len() {
-            let row = &mut self.rows[place];
-            let factor = std::mem::take(&mut row.coefficients[column]);
-            if factor == 0 {
-                place += 1;
-                continue;
+        let symbol = &self.symbols[column];
+        let len = content_len(symbol) + LENGTH;
+        self.terms.clear();
+        for (place, row) in self.rows.iter_mut().enumerate() {
+            let factor = std::mem::take(&mut row.bytes[column]);
+            if factor != 0 {
+                row.grow(len);
+                self.terms.push((place as u16, factor));
             }
-            row.grow(content_len(&self.symbols[column]) + LENGTH);
-            add_multiple(&mut row.data, factor, &self.symbols[column]);
-            if row.pivot != column {
-                place += 1;
-                continue;
-            }
-            let mut row = self.rows.swap_remove(place);
+        }
+        add_multiples(&mut self.rows, &self.terms, REACH, symbol);
+        // If it was a row's pivot, no other had it.
+        if let Some((place, _)) = self.terms.first()
+            && self.rows[usize::from(*place)].pivot == column
+        {
+            let mut row = self.rows.swap_remove(usize::from(*place));
             if row.choose_pivot() {
-                for other in &mut self.rows {
-                    other.subtract(row.pivot, &row);
-                }
-                self.rows.push(row);
-                // Changed places with the last one, which is looked at in its new place; those behind it have been looked at,
-                // or have this column still. All that follows is idempotent.
+                self.admit(row);
             } else {
                 self.judge_empty(&row);
                 self.spare.push(row);
@@ -301,11 +314,12 @@ impl Decoder {
             // The one number with this column that is within reach.
             let newest = self.top - 1;
             let number = newest - (newest + REACH as u64 - column as u64) % REACH as u64;
-            let len = content_len(&row.data);
-            if len + LENGTH <= row.len && row.data[len + LENGTH..].iter().all(|byte| *byte == 0) {
+            let data = row.data();
+            let len = content_len(data);
+            if len + LENGTH <= row.len && data[len + LENGTH..].iter().all(|byte| *byte == 0) {
                 let symbol = &mut self.symbols[column];
                 symbol.clear();
-                symbol.extend_from_slice(&row.data[..padded(len + LENGTH)]);
+                symbol.extend_from_slice(&data[..padded(len + LENGTH)]);
                 self.numbers[column] = Some(number);
                 self.recovered.push(number);
             } else {
@@ -316,7 +330,7 @@ impl Decoder {
     }
 
     fn judge_empty(&mut self, row: &Row) -> RepairOutcome {
-        if row.data.iter().all(|byte| *byte == 0) {
+        if first_not_zero(row.data()).is_none() {
             RepairOutcome::Redundant
         } else {
             self.contradictions += 1;
@@ -334,57 +348,69 @@ impl Default for Decoder {
 impl Row {
     fn new() -> Self {
         Self {
-            coefficients: Box::new([0; REACH]),
-            data: Vec::new(),
+            bytes: Vec::new(),
             len: 0,
             pivot: 0,
         }
     }
 
     fn memory_use(&self) -> usize {
-        REACH + self.data.capacity()
+        self.bytes.capacity()
     }
 
     fn begin(&mut self, symbol: &[u8]) {
-        self.coefficients.fill(0);
-        self.data.clear();
-        self.data.extend_from_slice(symbol);
-        self.data.resize(padded(symbol.len()), 0);
+        self.bytes.clear();
+        self.bytes.resize(REACH, 0);
+        self.bytes.extend_from_slice(symbol);
+        self.bytes.resize(REACH + padded(symbol.len()), 0);
         self.len = symbol.len();
     }
 
     fn grow(&mut self, len: usize) {
         self.len = self.len.max(len);
-        if padded(self.len) > self.data.len() {
-            self.data.resize(padded(self.len), 0);
+        let len = REACH + padded(self.len);
+        if len > self.bytes.len() {
+            self.bytes.resize(len, 0);
         }
     }
 
-    /// Takes the other row so many times that the column becomes 0; this is the other's pivot.
-    fn subtract(&mut self, column: usize, other: &Self) {
-        let factor = self.coefficients[column];
-        if factor == 0 {
-            return;
-        }
-        self.grow(other.len);
-        add_multiple(&mut self.data, factor, &other.data);
-        add_multiple(&mut self.coefficients[..], factor, &other.coefficients[..]);
+    fn data(&self) -> &[u8] {
+        &self.bytes[REACH..]
     }
 
     /// Takes the first column that differs from 0 as pivot, and makes it 1. False if there is none.
     fn choose_pivot(&mut self) -> bool {
-        let Some(pivot) = self.coefficients.iter().position(|c| *c != 0) else {
+        let Some(pivot) = first_not_zero(&self.bytes[..REACH]) else {
             return false;
         };
         self.pivot = pivot;
-        let factor = inverse(self.coefficients[pivot]);
-        scale(&mut self.data, factor);
-        scale(&mut self.coefficients[..], factor);
+        let factor = inverse(self.bytes[pivot]);
+        scale(&mut self.bytes, factor);
         true
     }
 
+    /// Whether it has no column but its pivot.
     fn is_solved(&self) -> bool {
-        self.coefficients.iter().filter(|c| **c != 0).count() == 1
+        let (lanes, _) = self.bytes[..REACH].as_chunks::<LANE>();
+        lanes.iter().enumerate().all(|(place, lane)| {
+            let mut lane = *lane;
+            if place == self.pivot / LANE {
+                lane[self.pivot % LANE] = 0;
+            }
+            is_zero(&lane)
+        })
+    }
+}
+
+impl AsRef<[u8]> for Row {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsMut<[u8]> for Row {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 }
 

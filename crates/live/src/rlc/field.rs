@@ -4,7 +4,7 @@
 const POLYNOMIAL: u8 = 0x1d;
 
 /// Rows are padded with zeros to a multiple of this many bytes, so that loops have a fixed length and become vectors.
-pub(crate) const LANE: usize = 64;
+pub(crate) const LANE: usize = 128;
 
 /// The most rows that [`combine`] adds up.
 pub(crate) const MAX_TERMS: usize = 128;
@@ -38,7 +38,9 @@ pub(crate) fn inverse(a: u8) -> u8 {
     INVERSES[usize::from(a)]
 }
 
-type Lane = [u8; LANE];
+pub(crate) type Lane = [u8; LANE];
+
+static ZERO: Lane = [0; LANE];
 
 #[inline(always)]
 fn double_all(lane: &mut Lane) {
@@ -54,27 +56,17 @@ fn add(to: &mut Lane, from: &Lane) {
     }
 }
 
+/// Four at once, so that `to` is read and written once for all.
+#[inline(always)]
+fn add_four(to: &mut Lane, [a, b, c, d]: [&Lane; 4]) {
+    for ((((to, a), b), c), d) in to.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+        *to ^= *a ^ *b ^ *c ^ *d;
+    }
+}
+
 /// How long a row of `len` bytes is with its padding.
 pub(crate) const fn padded(len: usize) -> usize {
     len.next_multiple_of(LANE)
-}
-
-/// `to` += `factor` `from`. Both are padded, `from` is not longer.
-pub(crate) fn add_multiple(to: &mut [u8], factor: u8, from: &[u8]) {
-    let (to, _) = to.as_chunks_mut::<LANE>();
-    let (from, _) = from.as_chunks::<LANE>();
-    for (to, from) in to.iter_mut().zip(from) {
-        let (mut sum, mut power) = (*to, *from);
-        let mut rest = factor;
-        while rest != 0 {
-            if rest & 1 != 0 {
-                add(&mut sum, &power);
-            }
-            double_all(&mut power);
-            rest >>= 1;
-        }
-        *to = sum;
-    }
 }
 
 /// `row` *= `factor`. The row is padded.
@@ -99,33 +91,107 @@ pub(crate) fn scale(row: &mut [u8], factor: u8) {
 /// `to` += the sum of factor times row over the terms (row, factor), of which there are at most [`MAX_TERMS`]. All rows are padded;
 /// of those that are longer than `to`, the rest is left out.
 ///
-/// Not one multiplication for each term, but Horner's rule over the factors' bits: seven doublings of the sum in all, and for each
-/// term as many additions as its factor has bits.
-pub(crate) fn combine(to: &mut [u8], rows: &[Vec<u8>], terms: &[(u16, u8)]) {
-    let mut with_bit = [[0_u16; MAX_TERMS]; 8];
-    let mut counts = [0_usize; 8];
+/// Not one multiplication for each term, but Horner's rule over the factors' bits: eight doublings of the sum in all. Two bits are
+/// taken at a time, so that a row with both of them is added once: three additions for a term in the mean, where bit by bit it
+/// were four.
+pub(crate) fn combine<R: AsRef<[u8]>>(to: &mut [u8], rows: &[R], terms: &[(u16, u8)]) {
+    if terms.is_empty() {
+        return;
+    }
+    // By pair of bits and its value less 1.
+    let mut lists = [[[0_u16; MAX_TERMS]; 3]; 4];
+    let mut counts = [[0_usize; 3]; 4];
     for (row, factor) in terms {
-        for bit in 0..8 {
-            if factor >> bit & 1 != 0 {
-                with_bit[bit][counts[bit]] = *row;
-                counts[bit] += 1;
+        for (pair, (lists, counts)) in lists.iter_mut().zip(&mut counts).enumerate() {
+            let value = usize::from(factor >> (2 * pair) & 3);
+            if value > 0 {
+                lists[value - 1][counts[value - 1]] = *row;
+                counts[value - 1] += 1;
             }
         }
     }
     let (to, _) = to.as_chunks_mut::<LANE>();
     for (place, to) in to.iter_mut().enumerate() {
         let mut sum = [0; LANE];
-        for bit in (0..8).rev() {
+        for (lists, counts) in lists.iter().zip(&counts).rev() {
+            let [low, high, both] = [0, 1, 2].map(|i| &lists[i][..counts[i]]);
+            let mut of_both = ZERO;
+            add_all(&mut of_both, rows, both, place);
             double_all(&mut sum);
-            for row in &with_bit[bit][..counts[bit]] {
-                let (row, _) = rows[usize::from(*row)].as_chunks::<LANE>();
-                if let Some(lane) = row.get(place) {
-                    add(&mut sum, lane);
-                }
-            }
+            add_all(&mut sum, rows, high, place);
+            add(&mut sum, &of_both);
+            double_all(&mut sum);
+            add_all(&mut sum, rows, low, place);
+            add(&mut sum, &of_both);
         }
         add(to, &sum);
     }
+}
+
+#[inline(always)]
+fn add_all<R: AsRef<[u8]>>(sum: &mut Lane, rows: &[R], list: &[u16], place: usize) {
+    let lane = |row: u16| {
+        let (row, _) = rows[usize::from(row)].as_ref().as_chunks::<LANE>();
+        row.get(place).unwrap_or(&ZERO)
+    };
+    let (fours, rest) = list.as_chunks::<4>();
+    for four in fours {
+        add_four(sum, four.map(lane));
+    }
+    for row in rest {
+        add(sum, lane(*row));
+    }
+}
+
+/// To each row of the terms (row, factor), from its byte `begin` on, adds factor times `from`. All are padded, `begin` too; what of
+/// `from` goes beyond a row is left out.
+///
+/// One pass over `from`, each lane of which is doubled seven times for all rows.
+pub(crate) fn add_multiples<R: AsMut<[u8]>>(
+    rows: &mut [R],
+    terms: &[(u16, u8)],
+    begin: usize,
+    from: &[u8],
+) {
+    if terms.is_empty() {
+        return;
+    }
+    let (from, _) = from.as_chunks::<LANE>();
+    let mut multiples = [[[0; LANE]; 4]; 4];
+    for (place, from) in from.iter().enumerate() {
+        let mut power = *from;
+        // Of each pair of bits: what its four values are times `from`.
+        for [_, low, high, both] in &mut multiples {
+            *low = power;
+            double_all(&mut power);
+            *high = power;
+            *both = *low;
+            add(both, high);
+            double_all(&mut power);
+        }
+        for (row, factor) in terms {
+            let (row, _) = rows[usize::from(*row)].as_mut().as_chunks_mut::<LANE>();
+            if let Some(lane) = row.get_mut(begin / LANE + place) {
+                let [a, b, c, d] = &multiples;
+                let of = |pair: usize| usize::from(factor >> (2 * pair) & 3);
+                add_four(lane, [&a[of(0)], &b[of(1)], &c[of(2)], &d[of(3)]]);
+            }
+        }
+    }
+}
+
+/// The first byte that differs from 0.
+pub(crate) fn first_not_zero(row: &[u8]) -> Option<usize> {
+    let (lanes, _) = row.as_chunks::<LANE>();
+    let lane = lanes.iter().position(|lane| !is_zero(lane))?;
+    let byte = lanes[lane].iter().position(|byte| *byte != 0)?;
+    Some(lane * LANE + byte)
+}
+
+/// Without an early end, so that the compiler makes vectors of it.
+#[inline(always)]
+pub(crate) fn is_zero(lane: &Lane) -> bool {
+    lane.iter().fold(0, |all, byte| all | byte) == 0
 }
 
 #[cfg(test)]
@@ -159,14 +225,25 @@ mod tests {
     fn rows_are_multiplied_as_bytes_are() {
         let row: Vec<u8> = (0..256).map(|i| i as u8).collect();
         for factor in 0..=255 {
-            let mut sum = vec![0x5a; 256];
-            add_multiple(&mut sum, factor, &row);
+            // The second row is shorter than what is added, the third left as it is.
+            let mut rows = [
+                vec![0x5a; LANE + 256],
+                vec![0x5a; LANE + 128],
+                vec![0x5a; 256],
+            ];
+            let terms = [(0, factor), (1, factor ^ 0x80)];
+            add_multiples(&mut rows, &terms, LANE, &row);
             let mut scaled = row.clone();
             scale(&mut scaled, factor);
             for (i, byte) in row.iter().enumerate() {
                 assert_eq!(scaled[i], slow(*byte, factor));
-                assert_eq!(sum[i], 0x5a ^ slow(*byte, factor));
+                assert_eq!(rows[0][LANE + i], 0x5a ^ slow(*byte, factor));
+                if let Some(sum) = rows[1].get(LANE + i) {
+                    assert_eq!(*sum, 0x5a ^ slow(*byte, factor ^ 0x80));
+                }
             }
+            assert!(rows[..2].iter().all(|row| row[..LANE] == [0x5a; LANE]));
+            assert_eq!(rows[2], [0x5a; 256]);
         }
     }
 
@@ -183,11 +260,22 @@ mod tests {
         let terms: Vec<(u16, u8)> = (0..128).map(|row| (row, row as u8 ^ 0x93)).collect();
         let mut fast = vec![3; 3 * LANE];
         combine(&mut fast, &rows, &terms);
-        let mut slow = vec![3; 3 * LANE];
+        let mut sum = vec![3; 3 * LANE];
         for (row, factor) in terms {
-            let row = &rows[usize::from(row)];
-            add_multiple(&mut slow, factor, &row[..row.len().min(3 * LANE)]);
+            for (sum, byte) in sum.iter_mut().zip(&rows[usize::from(row)]) {
+                *sum ^= slow(*byte, factor);
+            }
         }
-        assert_eq!(fast, slow);
+        assert_eq!(fast, sum);
+    }
+
+    #[test]
+    fn the_first_byte_is_found() {
+        let mut row = [0; 3 * LANE];
+        assert_eq!(first_not_zero(&row), None);
+        for place in (0..3 * LANE).rev() {
+            row[place] = 1;
+            assert_eq!(first_not_zero(&row), Some(place));
+        }
     }
 }
