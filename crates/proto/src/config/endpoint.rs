@@ -99,7 +99,7 @@ impl EndpointConfig {
     /// after the year 9999 counts as its end.
     /// [`Endpoint::set_clock`](crate::Endpoint::set_clock) corrects it later.
     pub const fn clock(&mut self, now: Instant, since_epoch: Duration) -> &mut Self {
-        self.clock = Some((now, super::time_of_day(since_epoch)));
+        self.clock = Some((now, crate::token::time_of_day(since_epoch)));
         self
     }
 

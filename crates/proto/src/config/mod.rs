@@ -9,6 +9,7 @@ mod provider;
 mod race;
 mod server;
 mod session_memory;
+mod shards;
 mod tokens;
 mod transport;
 
@@ -45,17 +46,6 @@ pub(crate) fn handshake_time(timeout: Duration) -> Duration {
     match timeout {
         Duration::ZERO => DAY,
         timeout => timeout.clamp(MIN_HANDSHAKE, DAY),
-    }
-}
-
-/// A point in time that a computer's clock can show: before the year 10,000, in which sums with the times of settings
-/// overflow nowhere.
-pub(crate) const fn time_of_day(since_epoch: Duration) -> Duration {
-    const END: u64 = 253_402_300_799;
-    if since_epoch.as_secs() < END {
-        since_epoch
-    } else {
-        Duration::from_secs(END)
     }
 }
 

@@ -12,6 +12,7 @@ use super::provider::{check_suites, provider, refused};
 use super::{ConfigError, SessionMemory, TransportConfig, ValidationTokenConfig};
 use crate::cid::{CidGenerator, ResetKey};
 use crate::limits;
+use crate::shards::Limits;
 use crate::token::Lifetimes;
 
 /// Settings of incoming connections: TLS, transport, and how many may wait.
@@ -295,5 +296,13 @@ impl ServerConfig {
             connection_id,
             stateless_reset_token: key.token(&connection_id),
         })
+    }
+
+    /// How many connections may be complete at a time.
+    pub(crate) const fn connection_limits(&self) -> Limits {
+        Limits {
+            all: self.max_connections,
+            per_network: self.max_connections_per_prefix,
+        }
     }
 }

@@ -216,7 +216,11 @@ impl AcceptJob {
         //# A server MUST set the Destination Connection ID it uses for sending packets based on the
         //# first received Initial packet.
         let attempt = incoming.attempt();
-        let counted = Counted::new(&census, &server, incoming.network_path.remote);
+        let counted = Counted::new(
+            &census,
+            server.connection_limits(),
+            incoming.network_path.remote,
+        );
         let connection = Connection::new_server(
             now, &server, &endpoint, &attempt, rng, reset_key, &tokens, &memory, counted,
         );

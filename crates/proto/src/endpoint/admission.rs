@@ -62,7 +62,10 @@ impl Endpoint {
         };
         let (dcid, scid) = (ConnectionId::new(first.dcid), ConnectionId::new(first.scid));
         let network_path = first.network_path;
-        if self.census.is_full(&server, network_path.remote) {
+        if self
+            .census
+            .is_full(server.connection_limits(), network_path.remote)
+        {
             self.census.on_refused();
             if !self.refusal_rate.take(now) {
                 return None;

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Network;
-use crate::ServerConfig;
 
 /// Connections of a server whose handshake is complete, and attempts that were refused since there were too many: of all
 /// shards of an endpoint.
@@ -22,19 +21,12 @@ pub struct ConnectionCount {
 
 /// How many there may be.
 #[derive(Debug, Clone, Copy)]
-struct Limits {
-    all: usize,
-    per_network: usize,
+pub(crate) struct Limits {
+    pub(crate) all: usize,
+    pub(crate) per_network: usize,
 }
 
 impl Limits {
-    const fn of(server: &ServerConfig) -> Self {
-        Self {
-            all: server.max_connections,
-            per_network: server.max_connections_per_prefix,
-        }
-    }
-
     const fn are_none(self) -> bool {
         self.all == usize::MAX && self.per_network == usize::MAX
     }
@@ -75,8 +67,7 @@ impl Census {
     }
 
     /// Whether another connection from there would be one too many.
-    pub(crate) fn is_full(&self, server: &ServerConfig, remote: SocketAddr) -> bool {
-        let limits = Limits::of(server);
+    pub(crate) fn is_full(&self, limits: Limits, remote: SocketAddr) -> bool {
         !limits.are_none() && !self.counts().has_room(Network::of(remote), limits)
     }
 
@@ -96,11 +87,11 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(crate) fn new(census: &Arc<Census>, server: &ServerConfig, remote: SocketAddr) -> Self {
+    pub(crate) fn new(census: &Arc<Census>, limits: Limits, remote: SocketAddr) -> Self {
         Self {
             census: Arc::clone(census),
             network: Network::of(remote),
-            limits: Limits::of(server),
+            limits,
             entered: false,
         }
     }
@@ -143,12 +134,12 @@ mod tests {
     use super::*;
     use crate::endpoint::tests::shared_server;
 
-    fn server(all: usize, per_network: usize) -> ServerConfig {
+    fn limits(all: usize, per_network: usize) -> Limits {
         let mut server = (*shared_server()).clone();
         server
             .max_connections(all)
             .max_connections_per_prefix(per_network);
-        server
+        server.connection_limits()
     }
 
     fn from(text: &str) -> SocketAddr {
@@ -158,14 +149,14 @@ mod tests {
     #[test]
     fn places_are_taken_per_network_and_given_back() {
         let census = Arc::new(Census::default());
-        let server = server(4, 2);
+        let limits = limits(4, 2);
         let enter = |remote: &str| {
-            let mut counted = Counted::new(&census, &server, from(remote));
+            let mut counted = Counted::new(&census, limits, from(remote));
             counted.enter().then_some(counted)
         };
         let first = enter("192.0.2.1:1").unwrap();
         let second = enter("[::ffff:192.0.2.77]:2").unwrap();
-        assert!(census.is_full(&server, from("192.0.2.3:3")));
+        assert!(census.is_full(limits, from("192.0.2.3:3")));
         assert!(enter("192.0.2.3:3").is_none(), "a network of 24 bits");
         let third = enter("[2001:db8::1]:4").unwrap();
         let fourth = enter("[2001:db8:0:00ff::2]:4").unwrap();
@@ -175,7 +166,7 @@ mod tests {
         assert_eq!(census.count().refused, 3);
         drop(second);
         drop(first);
-        assert!(!census.is_full(&server, from("203.0.113.1:1")));
+        assert!(!census.is_full(limits, from("203.0.113.1:1")));
         drop((third, fourth));
         assert_eq!(census.count().complete, 0);
         assert!(census.counts().networks.is_empty());
@@ -184,9 +175,9 @@ mod tests {
     #[test]
     fn a_place_is_taken_once_and_none_is_given_back_that_was_not_taken() {
         let census = Arc::new(Census::default());
-        let server = server(1, usize::MAX);
-        let mut one = Counted::new(&census, &server, from("192.0.2.1:1"));
-        let mut other = Counted::new(&census, &server, from("203.0.113.1:1"));
+        let limits = limits(1, usize::MAX);
+        let mut one = Counted::new(&census, limits, from("192.0.2.1:1"));
+        let mut other = Counted::new(&census, limits, from("203.0.113.1:1"));
         assert!(one.enter() && one.enter() && !other.enter());
         drop(other);
         assert_eq!(census.count().complete, 1);
@@ -195,6 +186,6 @@ mod tests {
     #[test]
     fn zero_is_no_limit() {
         let census = Census::default();
-        assert!(!census.is_full(&server(0, 0), from("192.0.2.1:1")));
+        assert!(!census.is_full(limits(0, 0), from("192.0.2.1:1")));
     }
 }

@@ -1,5 +1,4 @@
-//! What the shards of an endpoint have in common: which datagram is whose, and how many connections are complete. The
-//! settings of each.
+//! What the shards of an endpoint have in common: which datagram is whose, and how many connections are complete.
 
 mod census;
 mod network;
@@ -10,17 +9,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
 
 pub use census::ConnectionCount;
-pub(crate) use census::{Census, Counted};
+pub(crate) use census::{Census, Counted, Limits};
 pub(crate) use network::Network;
 #[cfg(test)]
 pub(crate) use reset_tokens::KEPT;
 pub(crate) use reset_tokens::{KeyedHash, ResetTokens, shrink};
 
 use crate::cid::{ResetToken, Steering};
-use crate::{ConfigError, EndpointConfig, limits};
 
 /// One of the shards of an endpoint.
 #[derive(Clone)]
@@ -44,6 +41,32 @@ impl fmt::Debug for Shard {
 }
 
 impl Shard {
+    /// The first of several, which share how connection IDs lead to them.
+    pub(crate) fn first(steering: Arc<Steering>, rng: &mut StdRng) -> Self {
+        let common = Common {
+            steering,
+            tokens: RwLock::new(ResetTokens::new(rng)),
+            census: Arc::default(),
+        };
+        Self {
+            index: 0,
+            common: Arc::new(common),
+        }
+    }
+
+    /// Another one of them.
+    pub(crate) fn sibling(&self, index: u16) -> Self {
+        Self {
+            index,
+            common: Arc::clone(&self.common),
+        }
+    }
+
+    /// How connection IDs lead to all of them.
+    pub(crate) fn steering(&self) -> &Steering {
+        &self.common.steering
+    }
+
     /// The count of the connections of all shards.
     pub(crate) fn census(&self) -> Arc<Census> {
         Arc::clone(&self.common.census)
@@ -77,88 +100,14 @@ impl Shard {
     }
 }
 
-impl EndpointConfig {
-    /// The settings of the shards of one endpoint: several [`Endpoint`](crate::Endpoint)s with the same addresses, each with
-    /// connections of its own, which share nothing while packets come and go. They may run on different cores.
-    ///
-    /// The connection IDs that a shard issues lead back to it, on all paths: [`steering`](Self::steering) finds the shard of
-    /// a datagram. One that comes to another shard is returned by
-    /// [`Endpoint::handle`](crate::Endpoint::handle) to be passed on.
-    ///
-    /// All have the same keys. Each gets a seed of its own and an equal part of
-    /// [`send_memory`](Self::send_memory) and [`receive_memory`](Self::receive_memory). Limits of a
-    /// [`ServerConfig`](crate::ServerConfig) hold for each shard by itself, but for those on complete connections
-    /// ([`ServerConfig::max_connections`](crate::ServerConfig::max_connections)), which hold for all together.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use mpquic_proto::{Endpoint, EndpointConfig};
-    ///
-    /// let shards: Vec<Endpoint> = EndpointConfig::new([7; 32])
-    ///     .into_shards(4)?
-    ///     .into_iter()
-    ///     .map(|config| Endpoint::new(Arc::new(config), None))
-    ///     .collect();
-    /// assert_eq!(shards.len(), 4);
-    /// # Ok::<(), mpquic_proto::ConfigError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If `count` is 0 or above [`MAX_SHARDS`](crate::limits::MAX_SHARDS), or the
-    /// [generator](crate::ConnectionIdGenerator) makes no connection IDs that lead to one of the shards.
-    pub fn into_shards(mut self, count: u16) -> Result<Vec<Self>, ConfigError> {
-        if !(1..=limits::MAX_SHARDS).contains(&count) {
-            return Err(ConfigError::OutOfRange {
-                name: "shards",
-                value: count.into(),
-                expected: "1 to 256",
-            });
-        }
-        if count == 1 {
-            return Ok(vec![self]);
-        }
-        let mut rng = StdRng::from_seed(*self.seed);
-        let steering = Arc::new(Steering::new(count, self.cids.len(), &mut rng));
-        let common = Arc::new(Common {
-            steering: Arc::clone(&steering),
-            tokens: RwLock::new(ResetTokens::new(&mut rng)),
-            census: Arc::default(),
-        });
-        self.token_key.get_or_insert_with(|| self.seed.clone());
-        self.reset_key.get_or_insert_with(|| self.seed.clone());
-        self.send_memory /= u64::from(count);
-        self.receive_memory /= u64::from(count);
-        let shard = |index| {
-            let mut config = self.clone();
-            *config.seed = rng.random();
-            config.cids = self.cids.for_shard(&steering, index);
-            config.shard = Some(Shard {
-                index,
-                common: Arc::clone(&common),
-            });
-            match config.cids.try_generate(&mut rng) {
-                Ok(_) => Ok(config),
-                Err(_) => Err(ConfigError::UnsteerableIds { shard: index }),
-            }
-        };
-        (0..count).map(shard).collect()
-    }
-
-    /// Finds the shard of a datagram, if these are the settings of a shard.
-    pub fn steering(&self) -> Option<&Steering> {
-        let shard = self.shard.as_ref()?;
-        Some(&shard.common.steering)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU8, Ordering};
 
+    use rand::SeedableRng;
+
     use super::*;
-    use crate::{ConnectionIdGenerator, QuicLb, QuicLbConfig};
+    use crate::{ConfigError, ConnectionIdGenerator, EndpointConfig, QuicLb, QuicLbConfig, limits};
 
     /// Leaves nothing to chance but one byte, which counts.
     #[derive(Debug)]

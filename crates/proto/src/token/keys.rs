@@ -109,7 +109,7 @@ impl AddressTokens {
     }
 
     pub(crate) fn set_clock(&self, now: Instant, since_epoch: Duration) {
-        self.lock().clock = Some((now, crate::config::time_of_day(since_epoch)));
+        self.lock().clock = Some((now, time_of_day(since_epoch)));
     }
 
     /// A panic elsewhere is no reason to panic here: every change is a single assignment.
@@ -276,6 +276,17 @@ fn open(key: &TokenKey, token: &[u8], bound: &[u8]) -> Option<(u128, Token)> {
         .open_in_place(no_nonce(), Aad::from(aad), &mut sealed)
         .ok()?;
     Some((u128::from_be_bytes(*nonce), Token::decode(kind, opened)?))
+}
+
+/// A point in time that a computer's clock can show: before the year 10,000, in which sums with the times of settings
+/// overflow nowhere.
+pub(crate) const fn time_of_day(since_epoch: Duration) -> Duration {
+    const END: u64 = 253_402_300_799;
+    if since_epoch.as_secs() < END {
+        since_epoch
+    } else {
+        Duration::from_secs(END)
+    }
 }
 
 #[cfg(test)]

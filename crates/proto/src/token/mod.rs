@@ -6,7 +6,7 @@ mod log;
 mod store;
 
 pub(crate) use self::codec::Addresses;
-pub(crate) use self::keys::{AddressTokens, Lifetimes, Verdict};
+pub(crate) use self::keys::{AddressTokens, Lifetimes, Verdict, time_of_day};
 pub use self::log::{NoTokenLog, TokenLog, TokenMemoryLog, TokenReuseError};
 pub(crate) use self::store::SharedTokenStore;
 pub use self::store::{NoTokenStore, TokenMemoryStore, TokenStore};
