@@ -192,12 +192,7 @@ impl Sender {
         }
         let cap = self.cap(now);
         let situation = self.situation(flow);
-        let way = self
-            .paths
-            .iter()
-            .map(Path::one_way)
-            .min()
-            .unwrap_or_default();
+        let way = self.shortest_way();
         let Some(to) = self.flows.get_mut(flow as usize) else {
             return Err(SendError::NoFlow(flow));
         };
@@ -425,12 +420,7 @@ impl Sender {
             }
         }
         let round_trip = self.longest_round_trip();
-        let way = self
-            .paths
-            .iter()
-            .map(Path::one_way)
-            .min()
-            .unwrap_or_default();
+        let way = self.shortest_way();
         for flow in &mut self.flows {
             self.stats.dropped += flow.judge(now, round_trip, way);
         }
@@ -487,6 +477,12 @@ impl Sender {
         });
     }
 
+    /// How long a packet takes on the fastest path at least.
+    fn shortest_way(&self) -> Duration {
+        let ways = self.paths.iter().map(Path::one_way);
+        ways.min().unwrap_or_default()
+    }
+
     /// Of the paths that are well and not for backup, the one with the earliest arrival among those that will do; of those for backup if
     /// no other is well.
     fn best(&self, now: Instant, mut will_do: impl FnMut(&Path) -> bool) -> Option<PathId> {
@@ -509,12 +505,7 @@ impl Sender {
         symbol: u64,
         datagram: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let way = self
-            .paths
-            .iter()
-            .map(Path::one_way)
-            .min()
-            .unwrap_or_default();
+        let way = self.shortest_way();
         let silent = self
             .paths
             .iter()
@@ -615,12 +606,7 @@ impl Sender {
         last: u64,
         datagram: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let way = self
-            .paths
-            .iter()
-            .map(Path::one_way)
-            .min()
-            .unwrap_or_default();
+        let way = self.shortest_way();
         let len = self.config.max_datagram;
         let (first, count, deadline) = self.flows[flow as usize].window(now + way)?;
         let frame = self.flows[flow as usize].frame_of(last).copied();
