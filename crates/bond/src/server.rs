@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,11 +55,29 @@ pub struct Server {
 /// What all clients have in common.
 #[derive(Debug)]
 struct Shared {
-    settings: ServerSettings,
+    /// As they are now.
+    settings: RwLock<Arc<ServerSettings>>,
     names: Names,
     budget: Arc<Budget>,
     /// About those that are no clients yet.
     log: PeerLog,
+}
+
+impl Shared {
+    fn settings(&self) -> Arc<ServerSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ServerSettings {
+    /// Whether there are the scheduler and the controller that they name.
+    ///
+    /// # Errors
+    ///
+    /// What there is not.
+    pub fn check(&self) -> Result<(), Error> {
+        settings::server_transport(&self.transport, self.idle).map(|_| ())
+    }
 }
 
 impl Server {
@@ -116,7 +134,7 @@ impl Server {
         Ok(Self {
             endpoint,
             shared: Arc::new(Shared {
-                settings,
+                settings: RwLock::new(Arc::new(settings)),
                 names: Names::of_system(),
                 budget: Budget::new(mpquic_peer::raise_open_files()),
                 log: PeerLog::new("no client"),
@@ -132,6 +150,17 @@ impl Server {
     /// Where it was to listen and does not, since this machine does not have that address family.
     pub fn missing_addrs(&self) -> &[MissingAddr] {
         self.endpoint.missing_addrs()
+    }
+
+    /// Takes other settings, and drops nobody: the token holds for those that come from now on, the allow list and the time of
+    /// idle TCP connections for what is asked for from now on. The transport stays that of the start.
+    pub fn reload(&self, settings: ServerSettings) {
+        let mut current = self
+            .shared
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(settings);
     }
 
     /// Serves clients until `stop` is done, and tells them that it stops.
@@ -168,7 +197,7 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
         Ok(connection) => connection,
         Err(error) => return strangers.line(format_args!("{remote}: no handshake: {error}")),
     };
-    if let Err(why) = welcome(&connection, shared.settings.token.as_ref()).await {
+    if let Err(why) = welcome(&connection, shared.settings().token.as_ref()).await {
         connection.close(UNWELCOME, why.as_bytes());
         return strangers.line(format_args!("{remote}: refused: {why}"));
     }
@@ -287,7 +316,7 @@ impl Served {
                     Target::Name(..) => self.log.line(format_args!("TCP to {target} at {address}")),
                 }
                 if answered.is_ok() {
-                    let idle = self.shared.settings.idle;
+                    let idle = self.shared.settings().idle;
                     let _ = splice(socket, Bytes::new(), send, recv, idle).await;
                 }
                 drop(held);
@@ -301,7 +330,8 @@ impl Served {
     async fn connect(&self, target: &Target) -> Result<Connected, Refusal> {
         let deadline = Instant::now() + PATIENCE;
         let (answers, held) = self.look_up(target, deadline).await?;
-        let allowed = |ip| self.shared.settings.allow.allows(target, ip);
+        let settings = self.shared.settings();
+        let allowed = |ip| settings.allow.allows(target, ip);
         let connected = race(answers, target.port(), allowed, &self.share, deadline).await;
         drop(held);
         connected
@@ -343,8 +373,9 @@ impl Served {
         let deadline = Instant::now() + PATIENCE;
         let (mut answers, _held) = self.look_up(target, deadline).await?;
         let mut why = Refusal::Unresolved;
+        let settings = self.shared.settings();
         while let Ok(Some(found)) = timeout_at(deadline, answers.next()).await {
-            let allowed = |ip: &std::net::IpAddr| self.shared.settings.allow.allows(target, *ip);
+            let allowed = |ip: &std::net::IpAddr| settings.allow.allows(target, *ip);
             let found = found.into_iter().filter(allowed);
             let found: Vec<_> = found.map(|ip| (ip, target.port()).into()).collect();
             if !found.is_empty() {

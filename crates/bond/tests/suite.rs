@@ -7,3 +7,5 @@ mod links;
 #[cfg(unix)]
 mod program;
 mod proxy;
+#[cfg(unix)]
+mod settings;

@@ -7,19 +7,18 @@ use std::process::ExitCode;
 use std::task::Poll;
 use std::time::Duration;
 
-use clap::Parser;
 use mpquic_cp::{Error, Exit, List, Name};
-use mpquic_peer::note;
+use mpquic_peer::{Given, Hangups, note};
 
 use program::arguments::{Arguments, Role};
 use program::session::Stopping;
-use program::{list, serve, transfer};
+use program::{list, serve, session, transfer};
 
 /// How long the program waits at its end for who reads its lines.
 const PARTING: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let given: Given<Arguments> = Given::from_env();
     mpquic_peer::log_to_stderr();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
@@ -29,12 +28,15 @@ fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(async {
-        let mut stop = std::pin::pin!(mpquic_peer::stopped());
+        // A server with a file reads that again on SIGHUP.
+        let reads_again = given.file.is_some() && matches!(given.arguments.role, Role::Serve(_));
+        let (hangups, stop) = Hangups::of(reads_again);
+        let mut stop = std::pin::pin!(stop);
         // Signals are heard from here on.
         let early = std::future::poll_fn(|context| Poll::Ready(stop.as_mut().poll(context)));
         match early.await {
             Poll::Ready(stop) => Ok(stop.exit_code()),
-            Poll::Pending => run(arguments.role, stop).await,
+            Poll::Pending => run(given, stop, hangups).await,
         }
     });
     // Files may be open that nobody waits for.
@@ -54,9 +56,25 @@ fn main() -> ExitCode {
 }
 
 /// Does it. Returns the exit code.
-async fn run(role: Role, stop: Stopping<'_>) -> Result<u8, Error> {
+async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> Result<u8, Error> {
+    let role = given.arguments.role.clone();
+    if given.is_check {
+        match &role {
+            Role::Serve(arguments) => serve::check(&given, arguments)?,
+            Role::Get { connect, .. } | Role::Put { connect, .. } | Role::Ls { connect, .. } => {
+                session::check(&given, connect)?;
+            }
+            Role::Check { .. } => {}
+        }
+        return Ok(0);
+    }
     match role {
-        Role::Serve(arguments) => serve::serve(arguments, stop).await,
+        Role::Serve(arguments) => serve::serve(&given, &arguments, stop, hangups).await,
+        Role::Check { .. } => {
+            let why =
+                "check what? `check serve`, or get, put or ls, with the flags that it is to have";
+            Err(Error::Argument(why.to_owned()))
+        }
         Role::Get {
             connect,
             copy,

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const QUOTED: usize = 200;
 
 /// What a server offers.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Share {
     pub(crate) root: Arc<Dir>,
     pub(crate) hidden: Hidden,

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use mpquic::{
@@ -59,9 +59,62 @@ impl ServerSettings {
 pub struct Server {
     endpoint: Endpoint,
     root: PathBuf,
+    current: Arc<Current>,
+}
+
+/// What is offered now; those that have it go on with it.
+#[derive(Debug)]
+struct Current(RwLock<Arc<Open>>);
+
+impl Current {
+    fn get(&self) -> Arc<Open> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Arc<Open>) -> T) -> T {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What is offered to whom, as it is now.
+#[derive(Debug, Clone)]
+struct Open {
     share: Share,
     welcome: Welcome,
     token: Option<Token>,
+}
+
+impl ServerSettings {
+    fn open(&self, root: Arc<cap_std::fs::Dir>, hidden: Hidden) -> Result<Open, Error> {
+        if self.allow_put && self.token.is_none() && !self.client_certificates {
+            let why = "anybody could write here: give --token-file or --client-ca";
+            return Err(Error::Argument(why.to_owned()));
+        }
+        Ok(Open {
+            share: Share {
+                root,
+                hidden,
+                writable: self.allow_put,
+            },
+            welcome: Welcome {
+                writable: self.allow_put,
+                addresses: self.announce.clone(),
+            },
+            token: self.token.clone(),
+        })
+    }
+
+    /// Whether a server could be bound with them.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be opened, there is no such scheduler or controller, or anybody could put files.
+    pub fn check(&self) -> Result<(), Error> {
+        let root = tree::open(&self.root);
+        let root = root.map_err(|source| Error::file(&self.root, source))?;
+        self.open(root, Hidden::default())?;
+        settings::server_transport(self).map(|_| ())
+    }
 }
 
 impl Server {
@@ -99,12 +152,9 @@ impl Server {
         locals: &[SocketAddr],
         settings: ServerSettings,
     ) -> Result<Self, Error> {
-        if settings.allow_put && settings.token.is_none() && !settings.client_certificates {
-            let why = "anybody could write here: give --token-file or --client-ca";
-            return Err(Error::Argument(why.to_owned()));
-        }
         let root = tree::open(&settings.root);
         let root = root.map_err(|source| Error::file(&settings.root, source))?;
+        let open = settings.open(root, Hidden::default())?;
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
         config
             .transport(Arc::new(settings::server_transport(&settings)?))
@@ -121,20 +171,10 @@ impl Server {
                 source,
             }
         })?;
-        let share = Share {
-            root,
-            hidden: Hidden::default(),
-            writable: settings.allow_put,
-        };
         Ok(Self {
             endpoint,
             root: settings.root,
-            share,
-            welcome: Welcome {
-                writable: settings.allow_put,
-                addresses: settings.announce,
-            },
-            token: settings.token,
+            current: Arc::new(Current(RwLock::new(Arc::new(open)))),
         })
     }
 
@@ -156,7 +196,9 @@ impl Server {
                 file.display()
             )));
         }
-        self.share.hidden.add(file).map_err(here)
+        self.current
+            .change(|open| Arc::make_mut(open).share.hidden.add(file))
+            .map_err(here)
     }
 
     /// Where it listens.
@@ -169,16 +211,28 @@ impl Server {
         self.endpoint.missing_addrs()
     }
 
+    /// Takes another token, other addresses to announce, and whether files may be put; all else stays as it was at the start. Nobody is
+    /// dropped: the token holds for those that come from now on, the rest for what is asked for from now on.
+    ///
+    /// # Errors
+    ///
+    /// If anybody could put files: all stays as it was.
+    pub fn reload(&self, settings: &ServerSettings) -> Result<(), Error> {
+        self.current.change(|open| {
+            let share = &open.share;
+            *open = Arc::new(settings.open(Arc::clone(&share.root), share.hidden.clone())?);
+            Ok(())
+        })
+    }
+
     /// Serves clients until `stop` is done. Each of their transfers is a line for `log`.
     pub async fn run(
-        self,
+        &self,
         stop: impl Future<Output = ()>,
         log: impl Fn(&str) + Clone + Send + Sync + 'static,
     ) {
         let house = Arc::new(House {
-            share: self.share,
-            welcome: self.welcome,
-            token: self.token,
+            current: Arc::clone(&self.current),
             limits: Arc::new(Limits::new(mpquic_peer::raise_open_files())),
             strangers: Pace::default(),
         });
@@ -200,9 +254,7 @@ impl Server {
 
 /// What all connections share.
 struct House {
-    share: Share,
-    welcome: Welcome,
-    token: Option<Token>,
+    current: Arc<Current>,
     limits: Arc<Limits>,
     /// Lines about those that are no clients yet.
     strangers: Pace,
@@ -218,10 +270,12 @@ async fn serve(
         Ok(connection) => connection,
         Err(error) => return complain(&house.strangers, &log, remote, "no handshake: ", &error),
     };
-    if let Err(why) = greet(&connection, &house.welcome, house.token.as_ref()).await {
+    let open = house.current.get();
+    if let Err(why) = greet(&connection, &open.welcome, open.token.as_ref()).await {
         connection.close(UNWELCOME, why.as_bytes());
         return complain(&house.strangers, &log, remote, "refused: ", &why);
     }
+    drop(open);
     settings::greeted(&connection);
     log(&format!("{remote}: a client"));
     let limits = limits::Share::new(Arc::clone(&house.limits));
@@ -232,7 +286,8 @@ async fn serve(
                 let (house, limits, log) = (Arc::clone(&house), limits.clone(), log.clone());
                 let pace = Arc::clone(&pace);
                 tokio::spawn(async move {
-                    match requests::answer(&house.share, &limits, send, recv).await {
+                    let open = house.current.get();
+                    match requests::answer(&open.share, &limits, send, recv).await {
                         Ok(text) => log(&format!("{remote}: {text}")),
                         Err(error) => complain(&pace, &log, remote, "", &error),
                     }

@@ -8,3 +8,5 @@ mod namespaces;
 mod outside;
 #[cfg(unix)]
 mod program;
+#[cfg(unix)]
+mod settings;

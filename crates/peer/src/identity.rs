@@ -100,6 +100,19 @@ impl Identity {
         Self::from_files(&chain, &key)
     }
 
+    /// One that is kept nowhere.
+    ///
+    /// # Errors
+    ///
+    /// If none can be made.
+    pub fn passing(name: &str) -> Result<Self, Error> {
+        let made = made(name)?;
+        Ok(Self {
+            chain: vec![made.cert.der().clone()],
+            key: PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into()),
+        })
+    }
+
     /// The fingerprint of its own certificate, the first of the chain.
     pub fn fingerprint(&self) -> Option<Fingerprint> {
         self.chain.first().map(Fingerprint::of)
@@ -166,9 +179,13 @@ pub fn identity_folder(program: &str) -> Result<PathBuf, Error> {
     Ok(data.join(program))
 }
 
+fn made(name: &str) -> Result<rcgen::CertifiedKey<rcgen::KeyPair>, Error> {
+    rcgen::generate_simple_self_signed(vec![name.to_owned()])
+        .map_err(|error| Error::Setting(format!("no certificate can be made: {error}")))
+}
+
 fn make(folder: &Path, name: &str, chain: &Path, key: &Path) -> Result<(), Error> {
-    let made = rcgen::generate_simple_self_signed(vec![name.to_owned()])
-        .map_err(|error| Error::Setting(format!("no certificate can be made: {error}")))?;
+    let made = made(name)?;
     fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);

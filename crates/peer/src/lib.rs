@@ -10,6 +10,7 @@
 //! - [`say!`], [`note!`]: lines for users that never end the program; [`log!`], [`report!`]: those of a service, which wait for
 //!   no reader; [`Pace`] for those about a peer. [`Escaped`] for what a peer says. [`log_to_stderr`] shows what `RUST_LOG` asks for.
 //! - [`stopped`]: Ctrl-C, SIGTERM, or the end of the terminal. [`raise_open_files`]: as many sockets as the system gives.
+//! - [`Given`]: a command line with a file of settings beside it.
 //! - [`Transport`]: scheduler and congestion controller by name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod name;
 mod open_files;
 mod output;
 mod pace;
+mod settings_file;
 mod stop;
 mod token;
 mod transport;
@@ -41,7 +43,8 @@ pub use name::{Local, host_of, resolve, socket_address, with_port};
 pub use open_files::raise_open_files;
 pub use output::{drain_lines, log_line, report_line, write_line};
 pub use pace::Pace;
-pub use stop::{Stop, stopped};
+pub use settings_file::Given;
+pub use stop::{Hangups, Stop, stopped};
 pub use token::{PROOF, Token};
 pub use transport::{Transport, schedulers};
 pub use trust::{ClientTls, Trust, client_tls, server_tls};

@@ -24,7 +24,11 @@ impl Stop {
 
 /// Waits until the program is to stop. From the first call on, the signals do not end the process by themselves.
 pub async fn stopped() -> Stop {
-    match signals().await {
+    stopped_by(true).await
+}
+
+async fn stopped_by(hangup: bool) -> Stop {
+    match signals(hangup).await {
         Ok(stop) => stop,
         Err(error) => {
             crate::note!("signals to stop are not heard: {error}");
@@ -33,14 +37,48 @@ pub async fn stopped() -> Stop {
     }
 }
 
+/// The signals (SIGHUP) by which services are told to read their settings again. Elsewhere than on Unix, there are none.
+#[derive(Debug)]
+pub struct Hangups(#[cfg(unix)] Option<tokio::signal::unix::Signal>);
+
+impl Hangups {
+    /// Hears them from now on, if the program has settings that can be read again; and what stops it, which SIGHUP does if it has none.
+    pub fn of(is_heard: bool) -> (Self, impl Future<Output = Stop>) {
+        #[cfg(unix)]
+        let hangups = {
+            use tokio::signal::unix::{SignalKind, signal};
+            let heard = is_heard.then(|| signal(SignalKind::hangup()));
+            let heard = heard.transpose().unwrap_or_else(|error| {
+                crate::note!("SIGHUP is not heard: {error}");
+                None
+            });
+            Self(heard)
+        };
+        #[cfg(not(unix))]
+        let hangups = Self();
+        (hangups, stopped_by(!is_heard))
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.0
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
 #[cfg(unix)]
-async fn signals() -> std::io::Result<Stop> {
+async fn signals(hangup: bool) -> std::io::Result<Stop> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
-    let mut hangup = match outlives_its_terminal() {
+    let mut hangup = match !hangup || outlives_its_terminal() {
         true => None,
         false => Some(signal(SignalKind::hangup())?),
     };
@@ -68,7 +106,7 @@ fn outlives_its_terminal() -> bool {
 }
 
 #[cfg(windows)]
-async fn signals() -> std::io::Result<Stop> {
+async fn signals(_: bool) -> std::io::Result<Stop> {
     use tokio::signal::windows;
     let (mut interrupt, mut close, mut shutdown) = (
         windows::ctrl_c()?,

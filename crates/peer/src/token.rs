@@ -50,6 +50,21 @@ impl Token {
         Self::new(text.trim_ascii()).map_err(|error| Error::file(path, error))
     }
 
+    /// A token from an environment variable, without the white space around it; `None` if that is not set or empty.
+    ///
+    /// # Errors
+    ///
+    /// If it has fewer than 16 bytes.
+    pub fn from_env(variable: &str) -> Result<Option<Self>, Error> {
+        let Some(text) = std::env::var_os(variable).filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let token = Self::new(text.as_encoded_bytes().trim_ascii());
+        token
+            .map(Some)
+            .map_err(|error| Error::Setting(format!("{variable}: {error}")))
+    }
+
     /// The proof for a connection: a MAC over what only its two ends can derive (RFC 8446 section 7.5), so that it is worth nothing on
     /// another one. `label` is that of the application's protocol, such as `EXPORTER-example`.
     ///

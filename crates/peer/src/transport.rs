@@ -22,6 +22,15 @@ pub fn schedulers() -> Registry {
 }
 
 impl Transport {
+    /// Whether there are such.
+    ///
+    /// # Errors
+    ///
+    /// As [`apply`](Self::apply).
+    pub fn check(&self) -> Result<(), Error> {
+        self.apply(&mut TransportConfig::default())
+    }
+
     /// Sets them.
     ///
     /// # Errors

@@ -5,6 +5,9 @@
     reason = "each test binary uses its part of it"
 )]
 
+#[cfg(unix)]
+pub(crate) mod process;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +20,9 @@ Examples:
     head -c 32 /dev/urandom | base64 > token
     mpquic-cp serve --root /srv/files --allow-put --token-file token
     mpquic-cp put files.example videos incoming/ --pin sha256:9f86d0... --token-file token
+  With a file instead of flags, which a server reads again on SIGHUP:
+    mpquic-cp check serve --config cp.toml
+    mpquic-cp serve --config cp.toml
 
 A transfer that was interrupted goes on where it stopped: give the same command again, or give --retry beforehand.
 
@@ -39,14 +43,14 @@ Exit code:
   129  stopped by the end of its terminal; 130: by Ctrl-C; 143: by SIGTERM";
 
 /// Copies files over all links of a machine at once, over multipath QUIC.
-#[derive(Parser)]
+#[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) role: Role,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Role {
     /// Serves a folder. Read-only, unless --allow-put is given.
     Serve(Serve),
@@ -87,11 +91,21 @@ pub(crate) enum Role {
         #[arg(long)]
         links: bool,
     },
+    /// Says what a command would do with its flags and its file, and whether the files that it needs are right.
+    Check {
+        /// The command, with its flags: `check serve --config cp.toml`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
 }
 
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
-    /// A file with the secret that server and clients share, at least 16 bytes.
+    /// A TOML file with settings: each flag is a key, in the table of its command, such as [serve], or before all tables. Flags win.
+    #[arg(long, value_name = "FILE", env = "MPQUIC_CP_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// A file with the secret that server and clients share, at least 16 bytes. Without it, the environment variable MPQUIC_CP_TOKEN has the
+    /// secret itself, if it is set.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
     /// A certificate chain, PEM; with --key.
@@ -113,11 +127,10 @@ pub(crate) struct Common {
 
 impl Common {
     pub(crate) fn token(&self) -> Result<Option<Token>, Error> {
-        Ok(self
-            .token_file
-            .as_deref()
-            .map(Token::from_file)
-            .transpose()?)
+        Ok(match &self.token_file {
+            Some(path) => Some(Token::from_file(path)?),
+            None => Token::from_env("MPQUIC_CP_TOKEN")?,
+        })
     }
 
     pub(crate) fn identity(&self) -> Result<Option<Identity>, Error> {
@@ -135,7 +148,7 @@ impl Common {
     }
 }
 
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Serve {
     /// The folder.
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -159,7 +172,7 @@ pub(crate) struct Serve {
     pub(crate) common: Common,
 }
 
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Connect {
     /// The server, HOST or HOST:PORT (default 4433), or [fe80::1%eth0]:PORT on a link.
     pub(crate) server: String,
@@ -189,7 +202,7 @@ pub(crate) struct Connect {
     pub(crate) common: Common,
 }
 
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct Copy {
     /// Leave permissions out: files and folders get those of new ones.
     #[arg(long)]

@@ -4,37 +4,97 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use mpquic_cp::{Error, Server, ServerSettings, server_tls};
-use mpquic_peer::{Identity, identity_folder, log, note, say};
+use mpquic_peer::{Given, Hangups, Identity, identity_folder, log, note, say};
 
-use crate::program::arguments::Serve;
+use crate::program::arguments::{Arguments, Role, Serve};
 use crate::program::session::{PORT, Stopping};
 
 /// What this program's identity is kept under, and its keys are derived for.
 const PROGRAM: &str = "mpquic-cp";
 
-pub(crate) async fn serve(arguments: Serve, stop: Stopping<'_>) -> Result<u8, Error> {
-    let common = &arguments.common;
-    let mut secrets: Vec<(&str, PathBuf)> = Vec::new();
-    let (token, keylog) = (&common.token_file, &common.keylog);
-    for (flag, path) in [
-        ("--key", &common.key),
-        ("--token-file", token),
-        ("--keylog", keylog),
-    ] {
-        secrets.extend(path.clone().map(|path| (flag, path)));
+impl Serve {
+    fn settings(&self) -> Result<ServerSettings, Error> {
+        Ok(ServerSettings {
+            root: self.root.clone(),
+            allow_put: self.allow_put,
+            client_certificates: self.client_ca.is_some(),
+            token: self.common.token()?,
+            announce: self.announce.clone(),
+            transport: self.common.transport(),
+            patience: ServerSettings::PATIENCE,
+        })
     }
-    let folder = match (&common.key, &arguments.identity) {
-        (Some(_), _) => None,
-        (None, Some(folder)) => Some(folder.clone()),
-        (None, None) => Some(identity_folder(PROGRAM)?),
+
+    /// The folder of the identity, if it is one that is made.
+    fn folder(&self) -> Result<Option<PathBuf>, Error> {
+        Ok(match (&self.common.key, &self.identity) {
+            (Some(_), _) => None,
+            (None, Some(folder)) => Some(folder.clone()),
+            (None, None) => Some(identity_folder(PROGRAM)?),
+        })
+    }
+
+    /// The files that must never be served, none of which is among those that are.
+    fn secrets(&self) -> Result<Vec<PathBuf>, Error> {
+        let common = &self.common;
+        let mut secrets: Vec<(&str, PathBuf)> = Vec::new();
+        for (flag, path) in [
+            ("--key", &common.key),
+            ("--token-file", &common.token_file),
+            ("--keylog", &common.keylog),
+        ] {
+            secrets.extend(path.clone().map(|path| (flag, path)));
+        }
+        if let Some(folder) = self.folder()? {
+            secrets.push(("--identity", folder.join("key.pem")));
+        }
+        for (flag, path) in &secrets {
+            keep_apart(flag, path, &self.root)?;
+        }
+        Ok(secrets.into_iter().map(|(_, path)| path).collect())
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.secrets()?;
+        let identity = match self.common.identity()? {
+            Some(identity) => identity,
+            // The one that the start would keep is not made for this.
+            None => Identity::passing(PROGRAM)?,
+        };
+        server_tls(identity, self.client_ca.as_deref(), None)?;
+        self.settings()?.check()
+    }
+}
+
+/// Says what would be in force.
+pub(crate) fn check(given: &Given<Arguments>, serve: &Serve) -> Result<(), Error> {
+    serve.check()?;
+    say!("{}", given.shown.trim_end());
+    Ok(())
+}
+
+/// Gives the server what the file says now.
+fn reload(given: &Given<Arguments>, server: &Server) -> Result<(), String> {
+    let again = given.again()?;
+    let Role::Serve(now) = &again.arguments.role else {
+        return Err("it is no server any more".to_owned());
     };
-    if let Some(folder) = &folder {
-        secrets.push(("--identity", folder.join("key.pem")));
-    }
+    now.check().map_err(|error| error.to_string())?;
+    let settings = now.settings().map_err(|error| error.to_string())?;
+    server.reload(&settings).map_err(|error| error.to_string())
+}
+
+pub(crate) async fn serve(
+    given: &Given<Arguments>,
+    arguments: &Serve,
+    stop: Stopping<'_>,
+    mut hangups: Hangups,
+) -> Result<u8, Error> {
+    let common = &arguments.common;
+    let keylog = &common.keylog;
+    let folder = arguments.folder()?;
     // Before anything is written there.
-    for (flag, path) in &secrets {
-        keep_apart(flag, path, &arguments.root)?;
-    }
+    let secrets = arguments.secrets()?;
     let identity = match folder {
         Some(folder) => Identity::kept_in(&folder, "mpquic-cp")?,
         None => common
@@ -42,15 +102,7 @@ pub(crate) async fn serve(arguments: Serve, stop: Stopping<'_>) -> Result<u8, Er
             .ok_or_else(|| Error::Argument("give --cert and --key".to_owned()))?,
     };
     let fingerprint = identity.fingerprint();
-    let settings = ServerSettings {
-        root: arguments.root.clone(),
-        allow_put: arguments.allow_put,
-        client_certificates: arguments.client_ca.is_some(),
-        token: common.token()?,
-        announce: arguments.announce.clone(),
-        transport: common.transport(),
-        patience: ServerSettings::PATIENCE,
-    };
+    let settings = arguments.settings()?;
     let listen = match arguments.listen.as_slice() {
         [] => {
             let any: [SocketAddr; 2] = [
@@ -64,7 +116,7 @@ pub(crate) async fn serve(arguments: Serve, stop: Stopping<'_>) -> Result<u8, Er
     let endpoint = identity.endpoint_config(PROGRAM, &listen)?;
     let tls = server_tls(identity, arguments.client_ca.as_deref(), keylog.as_deref())?;
     let mut server = Server::bind_as(endpoint, tls, &listen, settings)?;
-    for (_, path) in &secrets {
+    for path in &secrets {
         server.hide(path)?;
     }
     for local in server.local_addrs() {
@@ -77,8 +129,20 @@ pub(crate) async fn serve(arguments: Serve, stop: Stopping<'_>) -> Result<u8, Er
         say!("fingerprint sha256:{fingerprint}");
     }
     // To be stopped is how a service ends well, whoever asks for it.
+    let reloading = async {
+        loop {
+            hangups.next().await;
+            match reload(given, &server) {
+                Ok(()) => log!("the settings are read again: token, --allow-put and --announce"),
+                Err(why) => log!("the settings stay as they are: {why}"),
+            }
+        }
+    };
     let stop = async {
-        stop.await;
+        tokio::select! {
+            _ = stop => {}
+            () = reloading => {}
+        }
     };
     server.run(stop, |line| log!("{line}")).await;
     Ok(0)

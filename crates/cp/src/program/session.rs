@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use mpquic_cp::{Client, ClientSettings, Error, Exit, Locals, client_tls};
-use mpquic_peer::{Stop, Trust, with_port};
+use mpquic_peer::{Given, Stop, Trust, say, with_port};
 
-use crate::program::arguments::Connect;
+use crate::program::arguments::{Arguments, Connect};
 use crate::program::screen::Screen;
 
 /// The port without one.
@@ -83,14 +83,32 @@ pub(crate) async fn run(
     }
 }
 
+impl Connect {
+    fn trust(&self) -> Trust {
+        match (self.pin, &self.ca) {
+            (Some(fingerprint), _) => Trust::Fingerprint(fingerprint),
+            (None, Some(ca)) => Trust::Authorities(ca.clone()),
+            (None, None) => Trust::System,
+        }
+    }
+}
+
+/// Says what would be in force for a client.
+pub(crate) fn check(given: &Given<Arguments>, connect: &Connect) -> Result<(), Error> {
+    connect.common.token()?;
+    client_tls(&connect.trust(), connect.common.identity()?, None)?;
+    connect.common.transport().check()?;
+    say!("{}", given.shown.trim_end());
+    Ok(())
+}
+
 async fn client(connect: &Connect, screen: &Screen) -> Result<Client, Error> {
-    let trust = match (connect.pin, &connect.ca) {
-        (Some(fingerprint), _) => Trust::Fingerprint(fingerprint),
-        (None, Some(ca)) => Trust::Authorities(ca.clone()),
-        (None, None) => Trust::System,
-    };
     let common = &connect.common;
-    let tls = client_tls(&trust, common.identity()?, common.keylog.as_deref())?;
+    let tls = client_tls(
+        &connect.trust(),
+        common.identity()?,
+        common.keylog.as_deref(),
+    )?;
     let locals = match connect.locals.as_slice() {
         [] => Locals::All {
             metered: connect.metered.clone(),

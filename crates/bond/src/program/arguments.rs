@@ -1,0 +1,200 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use mpquic_bond::{Error, Fingerprint, Identity, Local, Rule, Token, Transport};
+use mpquic_peer::KeyLog;
+
+const EXAMPLES: &str = "\
+Examples:
+  On a host with a public address; it prints its fingerprint:
+    head -c 32 /dev/urandom | base64 > token
+    mpquic-bond serve --token-file token --allow '*:443' --allow '*:80'
+  On the machine with several links:
+    mpquic-bond connect server.example --token-file token --pin sha256:9f86d0... --screen
+    curl --socks5-hostname 127.0.0.1:1080 https://example.com/
+    curl --proxytunnel --proxy http://127.0.0.1:1080 https://example.com/
+  With a file instead of flags, which is read again on SIGHUP:
+    mpquic-bond check serve --config bond.toml
+    mpquic-bond serve --config bond.toml
+
+Exit code:
+  0    stopped, by Ctrl-C, SIGTERM, the end of its terminal or the key q
+  1    another error, such as an address that cannot be listened on
+  2    wrong arguments
+  3    the server's name is unknown
+  4    the server cannot be reached
+  5    the server's certificate is not the one that is trusted, or it does not trust the client's
+  6    the server does not take this client (token)
+  8    a file cannot be read or written: token, certificate, key
+  9    the connection is lost before the server has greeted
+  129  stopped by the end of its terminal before there was a connection; 130: by Ctrl-C; 143: by SIGTERM";
+
+/// Bonds the links of a machine: one TCP connection through it has the sum of them, and survives the loss of any.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) role: Role,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Role {
+    /// Runs on a host with a public address, and connects to what clients ask for.
+    Serve(Serve),
+    /// Runs on the machine with several links, and is a SOCKS5 and HTTP CONNECT proxy there.
+    Connect(Connect),
+    /// Says what a command would do with its flags and its file, and whether the files that it needs are right.
+    Check {
+        /// The command, with its flags: `check serve --config bond.toml`.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// A TOML file with settings: each flag is a key, in the table of its command, such as [serve], or before all tables. Flags win.
+    #[arg(long, value_name = "FILE", env = "MPQUIC_BOND_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// A file with the secret that server and clients share, at least 16 bytes. Without it, the environment variable MPQUIC_BOND_TOKEN
+    /// has the secret itself, if it is set.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// A certificate chain, PEM; with --key.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its private key, PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Append the secrets of connections to this file, for Wireshark.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keylog: Option<PathBuf>,
+    /// Give up a TCP connection on which nothing has moved for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub(crate) idle: u64,
+    /// The packet scheduler for what this side sends.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheduler: Option<String>,
+    /// The congestion controller for what this side sends.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+}
+
+impl Common {
+    pub(crate) fn token(&self) -> Result<Option<Token>, Error> {
+        Ok(match &self.token_file {
+            Some(path) => Some(Token::from_file(path)?),
+            None => Token::from_env("MPQUIC_BOND_TOKEN")?,
+        })
+    }
+
+    pub(crate) fn identity(&self) -> Result<Option<Identity>, Error> {
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Ok(Some(Identity::from_files(cert, key)?)),
+            _ => Ok(None),
+        }
+    }
+
+    pub(crate) fn key_log(&self) -> Result<Option<Arc<dyn rustls::KeyLog>>, Error> {
+        let Some(path) = &self.keylog else {
+            return Ok(None);
+        };
+        Ok(Some(Arc::new(KeyLog::open(path)?)))
+    }
+
+    pub(crate) const fn idle(&self) -> Duration {
+        Duration::from_secs(self.idle)
+    }
+
+    pub(crate) fn transport(&self) -> Transport {
+        Transport {
+            scheduler: self.scheduler.clone(),
+            congestion: self.congestion.clone(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Serve {
+    /// Where to listen; several times for several addresses.
+    #[arg(long, value_name = "ADDR", default_values = ["0.0.0.0:4433", "[::]:4433"], value_parser = mpquic_peer::socket_address)]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// What clients may reach, HOST:PORT; several times. The host is a name, *.suffix, *, an address or a network; the port a
+    /// number or *. Names and * reach public addresses only, and not this machine's own. Without a rule, nothing can be reached.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) allow: Vec<Rule>,
+    /// Take clients with a certificate of this authority (PEM) only.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Where the certificate is kept that is made without --cert [default: mpquic-bond in the folder for the user's data].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Connect {
+    /// The server, HOST or HOST:PORT (default 4433); a link-local address with its zone, as in [fe80::1%eth0]:4433.
+    pub(crate) server: String,
+    /// Trust the server with this fingerprint, as it prints it.
+    #[arg(
+        long,
+        value_name = "FINGERPRINT",
+        visible_alias = "fingerprint",
+        conflicts_with = "ca"
+    )]
+    pub(crate) pin: Option<Fingerprint>,
+    /// Trust a server with a certificate of this authority (PEM) for its name, and not the system's authorities.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// The local port: SOCKS5 and HTTP CONNECT.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:1080", value_parser = mpquic_peer::socket_address)]
+    pub(crate) proxy: SocketAddr,
+    /// A local address, one per link; several times for several. Without any, all links of this machine, as they come and go.
+    #[arg(long = "local", value_name = "IP")]
+    pub(crate) locals: Vec<Local>,
+    /// An interface that costs money by the byte, such as wwan0: a backup for the others; several times for several.
+    #[arg(long, value_name = "INTERFACE", conflicts_with = "locals")]
+    pub(crate) metered: Vec<String>,
+    /// Show what each link does, with keys to take one out.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) screen: bool,
+    /// Print what each link did so far as a line of JSON, every second.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory as _;
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_pin_may_be_called_a_fingerprint() {
+        let pin = format!("sha256:{}", "ab".repeat(32));
+        for name in ["--pin", "--fingerprint"] {
+            let given = ["mpquic-bond", "connect", "fe80::1%1", name, &pin];
+            let Ok(Arguments {
+                role: Role::Connect(connect),
+            }) = Arguments::try_parse_from(given)
+            else {
+                panic!("{name}");
+            };
+            assert_eq!(connect.pin, Some(pin.parse().unwrap()));
+        }
+    }
+}

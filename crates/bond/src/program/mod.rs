@@ -1,0 +1,21 @@
+//! The program: its command line, a server, and a client with its local port.
+
+pub(crate) mod arguments;
+pub(crate) mod connect;
+pub(crate) mod serve;
+
+use std::pin::Pin;
+
+use mpquic_peer::Stop;
+
+/// The name of the program, for its identity.
+pub(crate) const NAME: &str = "mpquic-bond";
+
+/// From here on, signals are heard. One that came already is returned.
+pub(crate) async fn heard(stop: Pin<&mut impl Future<Output = Stop>>) -> Option<Stop> {
+    tokio::select! {
+        biased;
+        stop = stop => Some(stop),
+        () = std::future::ready(()) => None,
+    }
+}
