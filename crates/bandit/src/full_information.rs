@@ -2,7 +2,7 @@
 
 use num_traits::Float;
 
-use crate::{Draw, Refused};
+use crate::{Choice, Draw, Refused};
 
 /// No weight grows beyond it with a discount of 1: sums stay exact enough.
 const MOST_WEIGHT: f64 = 1e12;
@@ -221,15 +221,22 @@ impl<const K: usize> Hedge<K> {
     }
 
     /// Draws an arm.
-    pub fn select(&self, draw: &mut Draw) -> usize {
-        let mut rest = draw.unit();
-        for (arm, probability) in self.probabilities().into_iter().enumerate() {
+    pub fn choose(&self, draw: &mut Draw) -> Choice {
+        let (probabilities, mut rest) = (self.probabilities(), draw.unit());
+        let arm = probabilities.iter().position(|probability| {
             rest -= probability;
-            if rest < 0.0 {
-                return arm;
-            }
+            rest < 0.0
+        });
+        let arm = arm.unwrap_or(K - 1);
+        Choice {
+            arm,
+            probability: probabilities[arm],
         }
-        K - 1
+    }
+
+    /// Draws an arm, as [`choose`](Self::choose) does.
+    pub fn select(&self, draw: &mut Draw) -> usize {
+        self.choose(draw).arm
     }
 
     /// The most by which the expected sum of rewards is behind that of the best arm after so many rounds.

@@ -12,6 +12,8 @@ pub enum Refused {
     Context,
     /// There is no such arm.
     Arm,
+    /// The probability is none, or is 0 of what was chosen.
+    Probability,
 }
 
 impl fmt::Display for Refused {
@@ -20,6 +22,9 @@ impl fmt::Display for Refused {
             Self::Reward => "the reward is not a finite number of reasonable size",
             Self::Context => "the context is not made of finite numbers of reasonable size",
             Self::Arm => "there is no such arm",
+            Self::Probability => {
+                "the probability is not from 0 to 1, or 0 of a choice that was made"
+            }
         })
     }
 }

@@ -3,7 +3,7 @@
 use num_traits::{Float, FloatConst};
 
 use crate::linucb::{LinUcb, LinUcbConfig, Real, largest};
-use crate::{Draw, Refused};
+use crate::{Choice, Draw, Refused};
 
 /// Thompson sampling with an independent linear model for each arm.
 ///
@@ -89,6 +89,32 @@ impl<T: Real, const D: usize, const K: usize> LinThompson<T, D, K> {
         largest(&self.scores(v, x, draw))
     }
 
+    /// The same, with how likely the arm was.
+    pub fn choose(&self, v: T, x: &[T; D], draw: &mut Draw) -> Choice {
+        let arm = self.select(v, x, draw);
+        Choice {
+            arm,
+            probability: self.probabilities(v, x)[arm],
+        }
+    }
+
+    /// With which probability [`select`](Self::select) takes each arm: for two arms Φ of the difference of their means over the
+    /// deviation of that difference; for more the integral, over what is drawn for an arm, of the probability that all
+    /// others are below, by the trapezoidal rule with 257 points from -8 to 8 deviations. That is exact to 1e-9 where deviations
+    /// differ by less than 5 times, and to 0.01 whatever they are. Equal predictions without any deviation share.
+    ///
+    /// **Cost.** Two arms: one integral Φ. K arms: 257 K² of them, some tens of microseconds: for a log, not for each packet.
+    pub fn probabilities(&self, v: T, x: &[T; D]) -> [f64; K] {
+        let estimates: [(f64, f64); K] = core::array::from_fn(|arm| {
+            let estimate = self.model.estimate(arm, x);
+            (estimate.mean.wide(), (v * estimate.deviation).wide())
+        });
+        let weights: [f64; K] = core::array::from_fn(|arm| beats_all(&estimates, arm));
+        // They are 1 in all but for what the rule misses.
+        let sum: f64 = weights.iter().sum();
+        weights.map(|weight| weight / sum)
+    }
+
     /// Learns that `arm` earned `reward` in context `x`.
     ///
     /// # Errors
@@ -113,6 +139,38 @@ impl<T: Real, const D: usize, const K: usize> LinThompson<T, D, K> {
     pub fn mean_of<'a>(models: impl Iterator<Item = &'a Self>) -> Option<Self> {
         let model = LinUcb::mean_of(models.map(|thompson| &thompson.model))?;
         Some(Self { model })
+    }
+}
+
+/// The probability that an arm's draw is above those of all others, of (mean, deviation) each.
+fn beats_all<const K: usize>(arms: &[(f64, f64); K], arm: usize) -> f64 {
+    let (mean, deviation) = arms[arm];
+    let mut others = arms.iter().enumerate().filter(|(other, _)| *other != arm);
+    match (others.next(), others.next()) {
+        (None, _) => return 1.0,
+        (Some((_, other)), None) => {
+            return below(mean - other.0, Float::hypot(deviation, other.1));
+        }
+        _ => {}
+    }
+    let at = |z: f64| -> f64 {
+        let drawn = mean + z * deviation;
+        let others = arms.iter().enumerate().filter(|(other, _)| *other != arm);
+        let below: f64 = others.map(|(_, (m, s))| below(drawn - m, *s)).product();
+        below * Float::exp(-0.5 * z * z)
+    };
+    // The density's own sum over the same points is not needed: all arms' are divided by the sum of all.
+    (-128..=128).map(|i| at(f64::from(i) / 16.0)).sum()
+}
+
+/// Φ(difference / deviation): of no deviation 0, a half or 1.
+fn below(difference: f64, deviation: f64) -> f64 {
+    if deviation > 0.0 {
+        0.5 * libm::erfc(-difference / deviation * f64::FRAC_1_SQRT_2())
+    } else if difference == 0.0 {
+        0.5
+    } else {
+        f64::from(u8::from(difference > 0.0))
     }
 }
 
@@ -157,6 +215,40 @@ mod tests {
             assert!(sum[k].abs() < spread && (squares[k] - 1.0).abs() < 1.5 * spread);
         }
         assert!(product.abs() < spread);
+    }
+
+    #[test]
+    fn probabilities_are_those_of_the_draws() {
+        let mut bandit = LinThompson::<f64, 1, 3>::new(&LinUcbConfig::default());
+        let mut pair = LinThompson::<f64, 1, 2>::new(&LinUcbConfig::default());
+        for (arm, reward) in [(0, 0.5), (0, 0.3), (1, 0.9), (1, 0.1), (1, 0.4), (2, 0.6)] {
+            bandit.update(arm, &[1.0], reward).unwrap();
+            if arm < 2 {
+                pair.update(arm, &[1.0], reward).unwrap();
+            }
+        }
+        let mut draw = Draw::new(11);
+        let n = 100_000;
+        let (mut three, mut two) = ([0_u32; 3], [0_u32; 2]);
+        for _ in 0..n {
+            three[bandit.select(0.3, &[1.0], &mut draw)] += 1;
+            two[pair.select(0.3, &[1.0], &mut draw)] += 1;
+        }
+        let counted = three.iter().chain(&two);
+        let [a, b, c] = bandit.probabilities(0.3, &[1.0]);
+        let [d, e] = pair.probabilities(0.3, &[1.0]);
+        for (count, p) in counted.zip([a, b, c, d, e]) {
+            // Five standard deviations of a binomial.
+            let spread = 5.0 * (p * (1.0 - p) / f64::from(n)).sqrt();
+            let share = f64::from(*count) / f64::from(n);
+            assert!((share - p).abs() < spread, "{share} for {p}");
+        }
+        let choice = pair.choose(0.3, &[1.0], &mut draw);
+        assert_eq!(choice.probability, [d, e][choice.arm]);
+        // Nothing is drawn with v = 0: equals share, and the best has all.
+        assert_eq!(pair.probabilities(0.0, &[0.0]), [0.5, 0.5]);
+        let sure = bandit.probabilities(0.0, &[1.0]);
+        assert_eq!(sure.iter().position(|p| *p == 1.0), Some(1), "{sure:?}");
     }
 
     #[test]

@@ -6,6 +6,9 @@ mod contextual;
 mod full_information;
 #[path = "numerics/main.rs"]
 mod numerics;
+mod off_policy;
+#[path = "reference/main.rs"]
+mod reference;
 #[path = "regret/main.rs"]
 mod regret;
 mod settlement;

@@ -70,8 +70,9 @@ pub use heuristic::{
     StreamSharing, Xlink, XlinkConfig,
 };
 pub use learned::{
-    Arm, BudgetOf, Falcon, FalconConfig, FeatureRtt, Forgetting, LearnedWait, Linucb, LinucbConfig,
-    Peekaboo, PeekabooConfig, Reference, Reward, Step, Tuning, Ucb, UcbConfig, UcbReward,
+    Arm, BudgetOf, EpsilonGreedyConfig, Falcon, FalconConfig, FeatureRtt, Forgetting, LearnedWait,
+    Linucb, LinucbConfig, Peekaboo, PeekabooConfig, Reference, Reward, Step, Tuning, Ucb,
+    UcbConfig, UcbReward,
 };
 pub use registry::{InvalidConfig, NoConfig, Registry, RegistryError};
 

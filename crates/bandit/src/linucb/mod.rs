@@ -12,6 +12,9 @@ mod regression;
 #[cfg(feature = "serde")]
 mod snapshot;
 
+#[cfg(feature = "serde")]
+pub(crate) use snapshot::array;
+
 pub use config::{DiscountedLinUcbConfig, InvalidSetting, LinUcbConfig};
 pub use discounted::DiscountedLinUcb;
 pub use real::Real;

@@ -3,10 +3,10 @@
 use crate::{ArmSet, Refused};
 
 /// Beyond this a reward is refused: sums and squares of such rewards stay finite.
-pub(super) const LARGEST: f64 = 1e100;
+pub(crate) const LARGEST: f64 = 1e100;
 
 /// A reward that can be reckoned with, or why not.
-pub(super) const fn reward(reward: f64) -> Result<f64, Refused> {
+pub(crate) const fn reward(reward: f64) -> Result<f64, Refused> {
     // Not so for NaN either.
     if reward.abs() <= LARGEST {
         Ok(reward)

@@ -11,6 +11,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use board::{LARGEST as LARGEST_REWARD, reward as check_reward};
 pub use discounted::DiscountedUcb;
 pub use plain::Ucb1;
 #[cfg(feature = "serde")]

@@ -17,7 +17,7 @@ pub use features::FeatureRtt;
 pub use linucb::{Linucb, LinucbConfig};
 pub use peekaboo::{BudgetOf, Peekaboo, PeekabooConfig, Reference, Tuning};
 pub use rewards::Reward;
-pub use ucb::{Forgetting, Ucb, UcbConfig, UcbReward};
+pub use ucb::{EpsilonGreedyConfig, Forgetting, Ucb, UcbConfig, UcbReward};
 pub use wait::LearnedWait;
 pub(crate) use wait::WaitRule;
 

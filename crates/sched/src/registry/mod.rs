@@ -24,10 +24,10 @@ use services::{Services, Wire};
 use crate::heuristic::arrival;
 use crate::{
     Arrival, Atsss, AtsssConfig, Backup, Blest, BlestConfig, Daps, DapsConfig, Dems, Ecf, EcfA,
-    EcfAConfig, EcfConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt, Mptcp, MptcpConfig,
-    Otias, Peekaboo, PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin, SaEcf, SaEcfConfig,
-    Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb, UcbConfig, Xlink,
-    XlinkConfig,
+    EcfAConfig, EcfConfig, EpsilonGreedyConfig, Falcon, FalconConfig, Linucb, LinucbConfig, MinRtt,
+    Mptcp, MptcpConfig, Otias, Peekaboo, PeekabooConfig, Raven, RavenConfig, Redundant, RoundRobin,
+    SaEcf, SaEcfConfig, Scheduler, SchedulerFactory, SinglePath, Stms, StreamMinRtt, Ucb,
+    UcbConfig, Xlink, XlinkConfig,
 };
 
 type Parse =
@@ -52,6 +52,7 @@ const NEURAL: [&str; 3] = ["dqn", "gaps", "sailfish"];
 /// | `dqn_online` | [`DqnOnline`] | [`DqnOnlineConfig`] |
 /// | `ecf` | [`Ecf`] | [`EcfConfig`] |
 /// | `ecf_a` | [`EcfA`] | [`EcfAConfig`] |
+/// | `epsilon_greedy` | [`Ucb::epsilon_greedy`] | [`EpsilonGreedyConfig`] |
 /// | `falcon` | [`Falcon`] | [`FalconConfig`] |
 /// | `linucb` | [`Linucb`] | [`LinucbConfig`] |
 /// | `minrtt` | [`MinRtt`] | [`MinRttConfig`](crate::MinRttConfig) |
@@ -120,6 +121,11 @@ impl Registry {
             )
             .insert_checked("ecf", EcfConfig::check, Ecf::new)
             .insert_checked("ecf_a", EcfAConfig::check, EcfA::new)
+            .insert_checked(
+                "epsilon_greedy",
+                EpsilonGreedyConfig::check,
+                Ucb::epsilon_greedy,
+            )
             .insert(
                 "falcon",
                 recalled("falcon", FalconConfig::check),

@@ -30,6 +30,7 @@ fn makes_the_built_in_schedulers() {
         ("blest", json!({"multi": true}), [1, 1, 1]),
         ("ecf", json!({"beta": 10, "floor": false}), [1, 1, 1]),
         ("ecf_a", json!({"seed": 3, "ecf": {"beta": 1}}), [1, 1, 1]),
+        ("epsilon_greedy", json!({"epsilon": 0}), [1, 1, 1]),
         ("falcon", json!({"confirm": 7}), [1, 1, 1]),
         ("otias", json!({}), [1, 1, 1]),
         (
@@ -116,6 +117,11 @@ fn a_wrong_configuration_names_scheduler_field_and_expectation() {
             "ecf_a",
             json!({"ecf": {"beta": 101}}),
             "scheduler `ecf_a`, field `ecf.beta`: expected 0 to 100, got 101",
+        ),
+        (
+            "epsilon_greedy",
+            json!({"step": -0.5}),
+            "scheduler `epsilon_greedy`, field `step`: expected a share from 0 to 1, got -0.5",
         ),
         (
             "linucb",

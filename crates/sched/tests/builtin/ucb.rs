@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use mpquic_sched::{
-    Acked, Data, Decision, Learned, Lost, PathId, PathIndex, PathUpdate, PathUpdateKind, PathView,
-    Registry, Scheduler, StreamId, StreamUpdate, StreamUpdateKind, Ucb, UcbConfig,
+    Acked, Data, Decision, EpsilonGreedyConfig, Learned, Lost, PathId, PathIndex, PathUpdate,
+    PathUpdateKind, PathView, Registry, Scheduler, StreamId, StreamUpdate, StreamUpdateKind, Ucb,
+    UcbConfig,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,6 +20,12 @@ fn asked(name: &str, config: Value) -> Asked<Ucb> {
         "ucb_block" => Ucb::blocking(&config),
         _ => Ucb::new(&config),
     })
+}
+
+/// The other bandit over paths, with these settings.
+fn greedy(config: Value) -> Asked<Ucb> {
+    let config: EpsilonGreedyConfig = serde_json::from_value(config).unwrap();
+    Asked::new(Ucb::epsilon_greedy(&config))
 }
 
 fn learned(asked: &Asked<Ucb>) -> Learned {
@@ -381,6 +388,41 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
+/// The values worked out apart from this code: each opportunity brings both rewards, and a constant step goes a tenth of the way.
+#[test]
+fn epsilon_greedy_follows_by_its_step_and_explores_by_chance() {
+    let mut never = greedy(json!({"epsilon": 0}));
+    assert_eq!(choices(&mut never, &two(), 10), [Some(0); 10]);
+    let value = |reward: f64, n: i32| reward * (1.0 - 0.9_f64.powi(n));
+    for (slot, reward) in [(0, 60_000.0), (1, 15_000.0)] {
+        let mean = arm(&never, slot).1.unwrap();
+        assert!((mean - value(reward, 10)).abs() < 1e-6, "{mean}");
+    }
+    assert_eq!(learned(&never).scheduler, "epsilon_greedy");
+    // The other path is the faster one now: the values cross after some more rewards, never with the mean of them all.
+    let swapped = vec![loaded(0, 80, 10, 0), loaded(1, 20, 10, 0)];
+    let switch = choices(&mut never, &swapped, 20)
+        .iter()
+        .position(|choice| *choice == Some(1));
+    let expected = (0..)
+        .find(|n| {
+            let [old, new] = [60_000.0, 15_000.0].map(|reward| value(reward, 10));
+            let after = |old: f64, reward: f64| reward + (old - reward) * 0.9_f64.powi(n + 1);
+            after(new, 60_000.0) > after(old, 15_000.0)
+        })
+        .map(|n| n as usize);
+    assert_eq!(switch, expected);
+    let mut mean = greedy(json!({"epsilon": 0, "step": 0}));
+    choices(&mut mean, &two(), 10);
+    assert_eq!(arm(&mean, 0).1, Some(60_000.0));
+
+    // An epsilon of a fifth takes the slower path in a tenth: 100 of 1,000 with five standard deviations of a binomial, 47.
+    let mut explores = greedy(json!({"epsilon": 0.2, "seed": 5}));
+    let chosen = choices(&mut explores, &two(), 1_000);
+    let slower = chosen.iter().filter(|choice| **choice == Some(1)).count();
+    assert!(slower.abs_diff(100) <= 47, "{slower}");
+}
+
 proptest! {
     /// Three paths with windows of 2, 3 and 4 packets that are full for real: whatever happens, it
     /// sends only where there is room, waits only with something in flight, and once all that is in
@@ -388,8 +430,10 @@ proptest! {
     #[test]
     fn never_gets_stuck(script in vec(happens(), 0..120), block in any::<bool>()) {
         let queue = unsent(1 << 30);
-        for config in configurations() {
-            let mut ucb = asked(if block { "ucb_block" } else { "ucb" }, config);
+        let name = if block { "ucb_block" } else { "ucb" };
+        let explores = json!({"epsilon": 0.5, "block": block});
+        let all = configurations().into_iter().map(|config| asked(name, config));
+        for mut ucb in all.chain([greedy(explores)]) {
             // Decision numbers of the packets in flight.
             let mut in_flight: [std::collections::VecDeque<u64>; 3] = Default::default();
             let views = |in_flight: &[std::collections::VecDeque<u64>; 3]| -> Vec<PathView> {

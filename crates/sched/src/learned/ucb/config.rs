@@ -1,4 +1,4 @@
-//! The settings of the bandit scheduler, and their ranges.
+//! The settings of the bandit schedulers over paths, and their ranges.
 
 use serde::{Deserialize, Serialize};
 
@@ -105,5 +105,46 @@ impl UcbConfig {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Settings of [`Ucb::epsilon_greedy`](crate::Ucb::epsilon_greedy).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EpsilonGreedyConfig {
+    /// The probability of taking any path, 0 to 1. Default 0.1.
+    pub epsilon: f64,
+    /// Which share of the way to a reward the value of a path goes, above 0 and at most 1; 0 for the mean of all rewards.
+    /// Default 0.1.
+    pub step: f64,
+    /// As [`UcbConfig::block`].
+    pub block: bool,
+    /// As [`UcbConfig::reward`].
+    pub reward: UcbReward,
+    /// Of what is drawn. Default 1.
+    pub seed: u64,
+}
+
+impl Default for EpsilonGreedyConfig {
+    fn default() -> Self {
+        Self {
+            epsilon: 0.1,
+            step: 0.1,
+            block: false,
+            reward: UcbReward::Latest,
+            seed: 1,
+        }
+    }
+}
+
+impl EpsilonGreedyConfig {
+    pub(crate) fn check(&self) -> Result<(), InvalidConfig> {
+        for (field, share) in [("epsilon", self.epsilon), ("step", self.step)] {
+            if !(0.0..=1.0).contains(&share) {
+                let expected = format!("expected a share from 0 to 1, got {share}");
+                return Err(InvalidConfig::field(field, expected));
+            }
+        }
+        Ok(())
     }
 }

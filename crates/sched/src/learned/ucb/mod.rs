@@ -1,10 +1,10 @@
-//! Upper confidence bounds over paths (Shu and Chang); the bandit itself is the bandit crate's.
+//! Upper confidence bounds and epsilon-greedy over paths (Shu and Chang); the bandits are the bandit crate's.
 
 mod arms;
 mod config;
 mod pending;
 
-pub use config::{Forgetting, UcbConfig, UcbReward};
+pub use config::{EpsilonGreedyConfig, Forgetting, UcbConfig, UcbReward};
 
 use self::arms::Arms;
 use self::pending::Pending;
@@ -81,6 +81,7 @@ pub struct Ucb {
 /// The choices and their rewards.
 #[derive(Debug, Clone)]
 struct Rounds {
+    name: &'static str,
     arms: Arms,
     block: bool,
     rewards: Rewards,
@@ -119,6 +120,24 @@ fn rate(path: &PathView) -> Option<f64> {
 impl Ucb {
     /// A scheduler with these settings.
     pub fn new(config: &UcbConfig) -> Self {
+        let name = if config.block { "ucb_block" } else { "ucb" };
+        Self::over(name, Arms::new(config), config.block, config.reward)
+    }
+
+    /// Epsilon-greedy with a constant step in place of the confidence bound.
+    ///
+    /// **Rule.** Opportunities, rewards and which paths may be chosen are the same; of the eligible paths, with probability
+    /// [`epsilon`](EpsilonGreedyConfig::epsilon) any, else the one with the largest value, the lowest slot of equals. A value
+    /// begins at 0 and goes [`step`](EpsilonGreedyConfig::step) of the way to each reward of its path.
+    ///
+    /// **Source.** Figure 5 of Shu and Chang's report, which has it as the simplest bandit and did not run it; Sutton,
+    /// Barto: *Reinforcement Learning*, 2018, sections 2.4 and 2.5. Neither ε nor the step is in the report: both are ours.
+    pub fn epsilon_greedy(config: &EpsilonGreedyConfig) -> Self {
+        let arms = Arms::greedy(config);
+        Self::over("epsilon_greedy", arms, config.block, config.reward)
+    }
+
+    fn over(name: &'static str, arms: Arms, block: bool, reward: UcbReward) -> Self {
         let at_once = |speed| Rewards::AtOnce {
             speed,
             lost: [0; MAX_PATHS],
@@ -126,9 +145,10 @@ impl Ucb {
         Self {
             opportunities: Opportunities::default(),
             rounds: Rounds {
-                arms: Arms::new(config),
-                block: config.block,
-                rewards: match config.reward {
+                name,
+                arms,
+                block,
+                rewards: match reward {
                     UcbReward::Latest => at_once(latest),
                     UcbReward::Rate => at_once(rate),
                     UcbReward::Delayed => Rewards::Late(Box::default()),
@@ -266,13 +286,13 @@ impl Scheduler for Ucb {
 
     fn learned(&self) -> Option<Learned> {
         let Rounds {
+            name,
             arms,
-            block,
             chosen,
             dropped,
             ..
         } = &self.rounds;
-        let mut learned = Learned::new(if *block { "ucb_block" } else { "ucb" });
+        let mut learned = Learned::new(*name);
         for path in (0..MAX_PATHS).filter_map(PathIndex::new) {
             let mut arm = LearnedArm::new(path);
             (arm.pulls, arm.mean) = (chosen[path.get()], arms.mean(path));
