@@ -517,3 +517,27 @@ mod snapshots {
         }
     }
 }
+
+/// What large rewards left of rounding in a sum does not make the mean of those that stay negative, or too large by much.
+#[test]
+fn a_window_of_small_rewards_after_large_ones() {
+    let mut draw = crate::Draw::new(5);
+    for _ in 0..2_000 {
+        let mut window = SlidingWindowUcb::<1, 16>::new(0.0, 5);
+        let mut newest = std::collections::VecDeque::new();
+        for _ in 0..40 {
+            let reward = [0.0, 1e5, 1e-1, 1e-7, 1e-13][(draw.unit() * 5.0) as usize] * draw.unit();
+            window.update(0, reward).unwrap();
+            newest.push_back(reward);
+            if newest.len() > 5 {
+                newest.pop_front();
+            }
+            let expected = newest.iter().sum::<f64>() / newest.len() as f64;
+            let mean = window.mean(0).unwrap();
+            assert!(
+                mean >= 0.0 && (mean - expected).abs() <= 1e-6 * expected,
+                "{mean} for {newest:?}"
+            );
+        }
+    }
+}

@@ -8,6 +8,9 @@ use crate::{ArmSet, Refused};
 /// The arm of a record that stands for nothing.
 pub(super) const NOBODY: u8 = u8::MAX;
 
+/// Of its peak, what a sum is at least that is not added up anew: 2^-26.
+const LEAST_SHARE: f64 = 1.0 / (1_u64 << 26) as f64;
+
 /// One reward in the window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record {
@@ -45,7 +48,8 @@ impl Record {
 /// **Late rewards.** As with [`Ucb1`](crate::Ucb1); a reward is in the window from when it comes.
 ///
 /// **Exactness.** A reward that leaves is subtracted from the sums. The sums are recomputed once per window,
-/// so that rounding stays below that of two windows of additions.
+/// so that rounding stays below that of two windows of additions; and one whose rounding might be more than a 2^26th of
+/// what is left of it is added up anew, so that rewards from 0 on never have a mean below 0.
 ///
 /// **Cost.** [`select`](Self::select): two flops an arm. [`update`](Self::update): 20 flops. No
 /// allocation; 16 bytes a reward of the window's largest size `W`, 60 an arm.
@@ -85,6 +89,8 @@ pub struct SlidingWindowUcb<const K: usize, const W: usize> {
     /// Rewards and their sum, those that were only observed among them.
     seen: [u32; K],
     sum: [f64; K],
+    /// The largest size of the sum since it was added up, to which its rounding belongs.
+    peak: [f64; K],
     /// The sum since `next` was 0 last.
     fresh: [f64; K],
     root: f64,
@@ -105,6 +111,7 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
             total: 0,
             seen: [0; K],
             sum: [0.0; K],
+            peak: [0.0; K],
             fresh: [0.0; K],
             root: 0.0,
         }
@@ -164,6 +171,7 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
         self.forget(oldest);
         self.seen[arm] += 1;
         self.sum[arm] += reward;
+        self.peak[arm] = self.peak[arm].max(self.sum[arm].abs());
         self.fresh[arm] += reward;
         if chosen {
             self.pulls[arm] += 1;
@@ -175,6 +183,7 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
             // All in the window came since the last time that this happened.
             self.next = 0;
             self.sum = self.fresh;
+            self.peak = self.sum.map(f64::abs);
             self.fresh = [0.0; K];
             for arm in 0..K {
                 self.board.mean[arm] = self.sum[arm] / f64::from(self.seen[arm].max(1));
@@ -195,7 +204,9 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
         self.seen[arm] -= 1;
         self.sum[arm] -= record.reward;
         if self.seen[arm] == 0 {
-            self.sum[arm] = 0.0;
+            (self.sum[arm], self.peak[arm]) = (0.0, 0.0);
+        } else if self.sum[arm].abs() < LEAST_SHARE * self.peak[arm] {
+            self.add_up(arm);
         }
         self.board.mean[arm] = self.sum[arm] / f64::from(self.seen[arm].max(1));
         if record.chosen {
@@ -207,6 +218,20 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
                 self.widen(arm);
             }
         }
+    }
+
+    /// Computes the sum of an arm from its records, but for the newest, which is not in the sum yet.
+    #[cold]
+    fn add_up(&mut self, arm: usize) {
+        let records = self.records[..self.window].iter().enumerate();
+        let of_arm = |(place, record): &(usize, &Record)| {
+            *place != self.next && usize::from(record.arm) == arm
+        };
+        let sum: f64 = records
+            .filter(of_arm)
+            .map(|(_, record)| record.reward)
+            .sum();
+        (self.sum[arm], self.peak[arm]) = (sum, sum.abs());
     }
 
     #[inline]
@@ -239,7 +264,7 @@ impl<const K: usize, const W: usize> SlidingWindowUcb<K, W> {
         }
         self.total -= self.pulls[arm];
         (self.pulls[arm], self.seen[arm]) = (0, 0);
-        (self.sum[arm], self.fresh[arm]) = (0.0, 0.0);
+        (self.sum[arm], self.peak[arm], self.fresh[arm]) = (0.0, 0.0, 0.0);
         self.root = Float::sqrt(2.0 * Float::ln(f64::from(self.total.max(1))));
         self.board.reset(arm);
         Ok(())

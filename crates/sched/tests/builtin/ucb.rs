@@ -497,7 +497,8 @@ proptest! {
             }
             let learned = learned(&ucb);
             prop_assert_eq!((learned.refused, learned.dropped), (0, 0));
-            prop_assert!(learned.arms.iter().all(|arm| arm.mean.is_none_or(|m| m.is_finite() && m >= 0.0)));
+            let sound = |m: f64| m.is_finite() && m >= 0.0;
+            prop_assert!(learned.arms.iter().all(|arm| arm.mean.is_none_or(sound)), "{learned:?}");
         }
     }
 }
