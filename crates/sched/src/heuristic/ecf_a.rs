@@ -6,19 +6,20 @@ use serde::{Deserialize, Serialize};
 use crate::support::{Advice, PairFlags, Waiting, backlog};
 use crate::{
     Context, Decision, EcfConfig, InvalidConfig, PathIndex, PathUpdate, PathUpdateKind, Scheduler,
+    Sent,
 };
 
 /// [`Ecf`](crate::Ecf) that is not always obeyed.
 ///
 /// **Rule.** Whenever ECF says wait, wait with probability `p_wait`, else send on `s`; whenever it
-/// says send on `s`, do so with probability `p_send`, else wait. It is drawn once per episode: the
-/// draw stands until `f` has room, `f` is another path, or ECF says something else. Drawing at
-/// every call would make the probability of a wait depend on how often the transport asks.
-/// All else is as with ECF.
+/// says send on `s`, do so with probability `p_send`, else wait. It is drawn once for each packet: the
+/// draw stands until a packet leaves, `f` is another path, or ECF says something else. Drawing at
+/// every call would make the probability of a wait depend on how often the transport asks; a draw for as long as `f` is
+/// full would fill the window of `s` each time that a wait is not waited. All else is as with ECF.
 ///
 /// **Source.** Wu, Alay, Brunstrom, Ferlin, Caso: *Peekaboo*, IEEE JSAC 2020, insight 2 and figure
 /// 2(c): 0.73 and 1, found offline by particle swarm for the median time of a 2 MB download over
-/// paths of medium dynamicity; other networks have other optima. That a draw stands is ours.
+/// paths of medium dynamicity; other networks have other optima. That a draw stands until its packet leaves is ours.
 ///
 /// **Cost.** As ECF; a draw is a handful of integer operations. The random numbers come from the
 /// configured seed alone, so that the same calls give the same decisions.
@@ -45,12 +46,12 @@ pub struct EcfA {
     wait: Waiting,
     flags: PairFlags,
     draw: Draw,
-    episode: Option<Episode>,
+    drawn: Option<Drawn>,
 }
 
-/// What was drawn, and for what.
+/// What was drawn for the next packet, and for what.
 #[derive(Debug, Clone, Copy)]
-struct Episode {
+struct Drawn {
     fast: PathIndex,
     advice_is_wait: bool,
     obeyed: bool,
@@ -103,14 +104,14 @@ impl EcfA {
             wait: Waiting::new(config.ecf.wait_for_pacer),
             flags: PairFlags::default(),
             draw: Draw::new(config.seed),
-            episode: None,
+            drawn: None,
         }
     }
 
     /// Whether to wait, ECF having said so or not.
     fn follow(&mut self, fast: PathIndex, advice_is_wait: bool) -> bool {
-        let obeyed = match self.episode {
-            Some(e) if e.fast == fast && e.advice_is_wait == advice_is_wait => e.obeyed,
+        let obeyed = match self.drawn {
+            Some(d) if d.fast == fast && d.advice_is_wait == advice_is_wait => d.obeyed,
             _ => {
                 let p = if advice_is_wait {
                     self.config.p_wait
@@ -118,7 +119,7 @@ impl EcfA {
                     self.config.p_send
                 };
                 let obeyed = self.draw.chance(p);
-                self.episode = Some(Episode {
+                self.drawn = Some(Drawn {
                     fast,
                     advice_is_wait,
                     obeyed,
@@ -138,10 +139,8 @@ impl Default for EcfA {
 
 impl Scheduler for EcfA {
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        let mut asked = false;
         let mut wait = self.wait;
         let decision = wait.decide(cx, |fast, slow| {
-            asked = true;
             let mut waiting = self.flags.get(fast.index, slow.index);
             let ecf = &self.config.ecf;
             let advice = ecf.says_wait(fast, slow, backlog(cx), &mut waiting);
@@ -149,10 +148,11 @@ impl Scheduler for EcfA {
             Advice::wait_if(self.follow(fast.index, advice))
         });
         self.wait = wait;
-        if !asked {
-            self.episode = None;
-        }
         decision
+    }
+
+    fn on_sent(&mut self, _event: &Sent) {
+        self.drawn = None;
     }
 
     fn on_path(&mut self, event: &PathUpdate) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_sched::{
     Blest, BlestConfig, Context, Data, Decision, Ecf, EcfA, EcfAConfig, EcfConfig, MinRtt, PathId,
-    PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, Registry, Scheduler,
+    PathIndex, PathUpdate, PathUpdateKind, PathView, QueueView, Registry, Scheduler, Sent,
 };
 use serde_json::json;
 
@@ -340,7 +340,7 @@ fn lost_data_goes_where_it_arrives_first() {
 }
 
 #[test]
-fn ecf_a_draws_once_per_episode() {
+fn ecf_a_draws_once_per_packet() {
     let config = EcfAConfig {
         p_wait: 0.5,
         seed: 9,
@@ -352,19 +352,22 @@ fn ecf_a_draws_once_per_episode() {
     let mut free = pair();
     free[0].can_send = true;
     let mut waits = 0;
-    for episode in 0..10_000 {
-        let now = start + ms(episode);
-        assert_eq!(decide(&mut scheduler, now, &free, &last), Some(0));
+    for packet in 0..10_000 {
+        let now = start + ms(packet);
         let first = decide(&mut scheduler, now, &pair(), &last);
         for _ in 0..5 {
             assert_eq!(decide(&mut scheduler, now, &pair(), &last), first);
         }
         waits += u64::from(first == WAIT);
+        // The fast path has room in between, and has not sent yet: the same packet.
+        assert_eq!(decide(&mut scheduler, now, &free, &last), Some(0));
+        assert_eq!(decide(&mut scheduler, now, &pair(), &last), first);
+        scheduler.on_sent(&Sent::new(free[0].index, now, 1235, packet, false, 1000));
     }
     // Five standard deviations: 5 · √(10000 · 0.25).
     assert!(waits.abs_diff(5000) < 250, "{waits}");
 
-    // ECF changes its mind: a new episode, which p_send = 1 sends.
+    // ECF says that it sends: p_send = 1 does.
     let never_waits = EcfAConfig {
         p_wait: 0.0,
         ..EcfAConfig::default()
