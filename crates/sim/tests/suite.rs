@@ -7,6 +7,7 @@ mod congestion;
 mod fabric;
 mod fates;
 mod late_tasks;
+mod live;
 mod loss_cause;
 mod measurements;
 mod null_aead;

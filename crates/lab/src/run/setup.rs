@@ -62,7 +62,8 @@ pub(crate) fn network(
         None => (cell.network, cell.scheduler),
     };
     let factory = scheduler(&trained.registry, of, spec, workload, seed)?;
-    let transport = spec.transport(cell.congestion, factory)?;
+    let mut transport = spec.transport(cell.congestion, factory)?;
+    workload.tune(&mut transport);
     let mut server = transport.clone();
     if let Some(paths) = &trained.paths {
         server.path_memory(Some(Arc::new(paths.clone())));

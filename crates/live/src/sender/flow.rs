@@ -44,6 +44,16 @@ impl Flow {
         self
     }
 
+    /// For how long its frames are of use.
+    pub const fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// The price of bytes, as [`worth`](Self::worth) has it.
+    pub const fn price(&self) -> f64 {
+        self.worth
+    }
+
     /// Who chooses the rate of repair. Default: [`Repair::Learned`].
     pub fn repair(mut self, repair: Repair) -> Self {
         self.repair = repair;

@@ -13,6 +13,7 @@
 //! | `page:google:two_wave`, `page:aws.amazon:full` | a web page |
 //! | `requests:100:64kB`, `requests:100:64kB:20ms` | requests and answers, with time to think |
 //! | `repeat:2MB:3000s`, `repeat:2MB:3000s:60s` | downloads back to back, counted in windows |
+//! | `live:4Mbit/s:60s`, `live:1Mbit/s:60s:messages:twice` | frames or messages with a deadline, over datagrams |
 //! | `video:300`, `video:300:5Mbit/s` | DASH-like video of several encodings, or of one |
 //!
 //! With `:warm` after these forms, the client starts when all paths are in use. Otherwise it starts
@@ -25,6 +26,7 @@ mod download;
 mod figures;
 mod file;
 mod form;
+mod live;
 mod message_server;
 mod messages;
 mod object;
@@ -41,6 +43,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use mpquic_proto::TransportConfig;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -54,6 +57,7 @@ use crate::units::UnitError;
 pub use abr::{Player, RateRule};
 pub use bulk::Bulk;
 pub use file::File;
+pub use live::{Live, Protection};
 pub use message_server::{Layout, MessageServer};
 pub use messages::Messages;
 pub use object::ObjectServer;
@@ -96,10 +100,12 @@ pub enum Workload {
     Repeat(Repeat),
     /// Video in chunks.
     Video(Video),
+    /// Frames or messages with a deadline, over datagrams.
+    Live(Live),
 }
 
 /// The kinds, for error messages.
-const KINDS: &str = "file, bulk, messages, page, requests, repeat, video";
+const KINDS: &str = "file, bulk, messages, page, requests, repeat, video, live";
 
 impl Workload {
     fn kind(&self) -> &dyn Kind {
@@ -111,6 +117,7 @@ impl Workload {
             Self::Requests(requests) => requests,
             Self::Repeat(repeat) => repeat,
             Self::Video(video) => video,
+            Self::Live(live) => live,
         }
     }
 
@@ -122,6 +129,13 @@ impl Workload {
     /// The server's application, for a client with the same seed.
     pub fn server(&self, seed: u64) -> Box<dyn App> {
         self.kind().server(seed)
+    }
+
+    /// Sets what the workload needs of the transport of both sides, beyond what all have.
+    pub fn tune(&self, transport: &mut TransportConfig) {
+        if let Self::Live(live) = self {
+            live.tune(transport);
+        }
     }
 
     /// The limit of a run in virtual time. It is generous: a run that exceeds it has failed.
@@ -198,6 +212,7 @@ impl FromStr for Workload {
             "requests" => Self::Requests(Requests::parse(&mut parts)?),
             "repeat" => Self::Repeat(Repeat::parse(&mut parts)?),
             "video" => Self::Video(Video::parse(&mut parts)?),
+            "live" => Self::Live(Live::parse(&mut parts)?),
             _ => {
                 return Err(WorkloadError::UnknownKind {
                     kind: kind.to_owned(),
@@ -222,6 +237,7 @@ impl fmt::Display for Workload {
             Self::Requests(requests) => requests.fmt(f),
             Self::Repeat(repeat) => repeat.fmt(f),
             Self::Video(video) => video.fmt(f),
+            Self::Live(live) => live.fmt(f),
         }
     }
 }
@@ -237,6 +253,7 @@ enum Table {
     Requests(Requests),
     Repeat(Repeat),
     Video(Video),
+    Live(Live),
 }
 
 impl From<Table> for Workload {
@@ -249,6 +266,7 @@ impl From<Table> for Workload {
             Table::Requests(requests) => Self::Requests(requests),
             Table::Repeat(repeat) => Self::Repeat(repeat),
             Table::Video(video) => Self::Video(video),
+            Table::Live(live) => Self::Live(live),
         }
     }
 }
@@ -501,6 +519,9 @@ mod tests {
             "video:30:chunk=2s:variation=2.5%:buffer=5",
             "video:30:counted:explore=50%",
             "video:30:5Mbit/s:warm:counted:buffer=5:explore=25%",
+            "live:4Mbit/s:60s",
+            "live:1Mbit/s:10s:messages:twice:warm",
+            "live:4Mbit/s:60s:fixed:fps=20:deadline=150ms:key=8:repair=5%:price=10%",
         ] {
             let workload: Workload = form.parse().unwrap();
             assert_eq!(workload.to_string(), form);
@@ -514,7 +535,7 @@ mod tests {
         for (form, message) in [
             (
                 "fil:2MB",
-                "unknown workload \"fil\", expected one of file, bulk, messages, page, requests, repeat, video",
+                "unknown workload \"fil\", expected one of file, bulk, messages, page, requests, repeat, video, live",
             ),
             (
                 "messages:2Mbit/s:20Mb",
