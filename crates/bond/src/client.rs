@@ -224,14 +224,13 @@ impl Client {
     }
 
     async fn greet(&self, connection: &Connection) -> Result<(), StreamFailure> {
-        let mut greeting = [0; 1 + PROOF];
-        greeting[0] = VERSION;
-        if let Some(token) = &self.settings.token {
-            // Without the proof, the server says what is wrong.
-            if let Ok(proof) = token.proof(connection, LABEL) {
-                greeting[1..].copy_from_slice(&proof);
-            }
-        }
+        // Without a proof, the server says what is wrong.
+        let without = || [&[VERSION][..], &[0; PROOF]].concat();
+        let greeting = match &self.settings.token {
+            Some(token) => token.greeting(connection, VERSION, LABEL),
+            None => Ok(without()),
+        };
+        let greeting = greeting.unwrap_or_else(|_| without());
         let (mut send, mut recv) = connection.open_bi().await?;
         send.write_all(&greeting).await?;
         let mut answer = [0];

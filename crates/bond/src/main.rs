@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mpquic_bond::Error;
-use mpquic_peer::{Given, note};
+use mpquic_peer::{Given, note, say};
 
 use program::arguments::{Arguments, Role};
-use program::{connect, serve};
+use program::{connect, invite, serve};
 
 /// How long the program waits at its end for the terminal, and for who reads its lines.
 const PARTING: Duration = Duration::from_secs(1);
@@ -44,6 +44,9 @@ async fn run(given: Given<Arguments>) -> Result<ExitCode, Error> {
         (true, Role::Connect(arguments)) => connect::check(&given, &arguments)?,
         (false, Role::Serve(arguments)) => serve::serve(&given, &arguments).await?,
         (false, Role::Connect(arguments)) => return connect::connect(arguments).await,
+        (false, Role::Invite(arguments)) => invite::invite(&arguments)?,
+        (false, Role::Revoke(arguments)) => invite::revoke(&arguments)?,
+        (true, Role::Invite(_) | Role::Revoke(_)) => say!("{}", given.shown.trim_end()),
         (_, Role::Check { .. }) => {
             let why =
                 "check what? `check serve` or `check connect`, with the flags that it is to have";

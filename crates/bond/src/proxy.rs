@@ -102,7 +102,7 @@ async fn socks(socket: TcpStream, client: &Arc<Client>) {
                 // RFC 1928 section 6 wants the address that the server is bound to; nobody uses it.
                 if let Ok(socket) = protocol.reply_success(unspecified()).await {
                     let _counted = client.in_use.tcp();
-                    let _ = splice(socket, Bytes::new(), send, recv, client.idle()).await;
+                    let _ = splice(socket, Bytes::new(), send, recv, client.idle(), None).await;
                 }
             }
             Err(why) => drop(protocol.reply_error(&reply(&why)).await),
@@ -228,7 +228,7 @@ async fn http(mut socket: TcpStream, client: &Client) -> io::Result<()> {
                 // What follows the head is the first of the data.
                 let first = head.split_off(len).freeze();
                 let _counted = client.in_use.tcp();
-                splice(socket, first, send, recv, client.idle()).await?;
+                splice(socket, first, send, recv, client.idle(), None).await?;
                 return Ok(());
             }
             Err(NotOpened::Refused(Refusal::Denied)) => "403 Forbidden",

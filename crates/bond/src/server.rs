@@ -10,7 +10,7 @@ use mpquic::{
     Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, RecvStream,
     SendStream, ServerConfig, VarInt,
 };
-use mpquic_peer::{Token, Transport};
+use mpquic_peer::{Admitted, Door, Greeting, Token, Transport, User, Users};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -23,7 +23,7 @@ use crate::race::{Connected, race};
 use crate::settings;
 use crate::splice::splice;
 use crate::udp::ServerFlows;
-use crate::wire::{LABEL, PROOF, Refusal, Request, Target, VERSION};
+use crate::wire::{LABEL, Refusal, Request, Target, VERSION};
 
 /// The code with which a server closes the connection of a client that it does not take.
 pub(crate) const UNWELCOME: VarInt = VarInt::from_u32(1);
@@ -35,8 +35,10 @@ const LOOKUPS: usize = 32;
 /// What a server does for whom.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
-    /// The token that clients must have. Without one, TLS must ask for client certificates.
+    /// A token that clients must have. Without one, and without users, TLS must ask for client certificates.
     pub token: Option<Token>,
+    /// Those that may come by name, each with limits of its own. Follows their file while the server runs.
+    pub users: Option<Arc<Users>>,
     /// What they may reach.
     pub allow: AllowList,
     /// When a TCP connection on which nothing moves is given up, and a client that takes next to nothing of what waits for it.
@@ -69,7 +71,38 @@ impl Shared {
     }
 }
 
+/// What a user may reach, if it is not what all may.
+fn rules(user: &User) -> Result<Option<AllowList>, String> {
+    let Some(rules) = &user.allow else {
+        return Ok(None);
+    };
+    let rules: Result<_, String> = rules.iter().map(|rule| rule.parse()).collect();
+    Ok(Some(AllowList::new(rules?)))
+}
+
+/// Those that may use a server by name, from a file: see [`mpquic_peer::users`].
+///
+/// # Errors
+///
+/// If it cannot be read, or makes no sense for a proxy.
+pub fn users(path: &std::path::Path) -> Result<Arc<Users>, Error> {
+    let check = |user: &User| {
+        if user.folder.is_some() || user.rights.is_some() {
+            return Err("a proxy has no folders, nor rights to files".to_owned());
+        }
+        rules(user).map(|_| ())
+    };
+    Ok(Users::open(path, check)?)
+}
+
 impl ServerSettings {
+    fn door(&self) -> Door {
+        Door {
+            token: self.token.clone(),
+            users: self.users.clone(),
+        }
+    }
+
     /// Whether there are the scheduler and the controller that they name.
     ///
     /// # Errors
@@ -153,8 +186,10 @@ impl Server {
     }
 
     /// Takes other settings, and drops nobody: the token holds for those that come from now on, the allow list and the time of
-    /// idle TCP connections for what is asked for from now on. The transport stays that of the start.
-    pub fn reload(&self, settings: ServerSettings) {
+    /// idle TCP connections for what is asked for from now on. The transport and the file of users stay those of the start; what is in
+    /// that file is followed anyway.
+    pub fn reload(&self, mut settings: ServerSettings) {
+        settings.users = self.shared.settings().users.clone();
         let mut current = self
             .shared
             .settings
@@ -170,8 +205,16 @@ impl Server {
                 tokio::spawn(serve(incoming, Arc::clone(&self.shared)));
             }
         };
+        let users = self.shared.settings().users.clone();
+        let following = async {
+            match &users {
+                Some(users) => users.follow().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = accepting => {}
+            () = following => {}
             () = stop => {}
         }
         self.endpoint
@@ -188,6 +231,8 @@ pub(crate) struct Served {
     pub(crate) log: PeerLog,
     pub(crate) share: Arc<Share>,
     lookups: Semaphore,
+    /// Who it is, if it came by name.
+    pub(crate) user: Option<Admitted>,
 }
 
 async fn serve(incoming: Incoming, shared: Arc<Shared>) {
@@ -197,14 +242,21 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
         Ok(connection) => connection,
         Err(error) => return strangers.line(format_args!("{remote}: no handshake: {error}")),
     };
-    if let Err(why) = welcome(&connection, shared.settings().token.as_ref()).await {
-        connection.close(UNWELCOME, why.as_bytes());
-        return strangers.line(format_args!("{remote}: refused: {why}"));
-    }
+    let user = match welcome(&connection, &shared.settings().door()).await {
+        Ok(user) => user,
+        Err(why) => {
+            connection.close(UNWELCOME, why.as_bytes());
+            return strangers.line(format_args!("{remote}: refused: {why}"));
+        }
+    };
     // Until here, it could hold one small stream.
     settings::open_up(&connection);
     let client = Arc::new(Served {
-        log: PeerLog::new(remote),
+        log: match &user {
+            Some(user) => PeerLog::new(format_args!("{remote} ({})", user.name())),
+            None => PeerLog::new(remote),
+        },
+        user,
         share: Share::of(&shared.budget),
         lookups: Semaphore::new(LOOKUPS),
         connection,
@@ -224,46 +276,43 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
             }
         }
     };
+    let until = async {
+        match &client.user {
+            Some(user) => user.ended().await,
+            None => std::future::pending().await,
+        }
+    };
     let ended = tokio::select! {
         error = accepting => error,
         error = dispatching => error,
+        why = until => {
+            client.connection.close(UNWELCOME, why.as_bytes());
+            return client.log.line(format_args!("closed: {why}"));
+        }
     };
     client.log.line(format_args!("gone: {ended}"));
 }
 
 /// Takes the greeting on the first stream.
-async fn welcome(connection: &Connection, token: Option<&Token>) -> Result<(), String> {
+async fn welcome(connection: &Connection, door: &Door) -> Result<Option<Admitted>, String> {
     let greeted = timeout(PATIENCE, async {
         let (send, mut recv) = connection.accept_bi().await?;
-        let mut greeting = [0; 1 + PROOF];
-        recv.read_exact(&mut greeting).await?;
+        let greeting = Greeting::read(&mut recv, VERSION).await?;
         Ok::<_, StreamFailure>((send, greeting))
     });
     let greeted = tokio::select! {
         greeted = greeted => greeted,
         ended = drop_datagrams(connection) => return Err(ended.to_string()),
     };
-    let (mut send, [version, proof @ ..]) = match greeted {
+    let (mut send, greeting) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => return Err("no greeting came".to_owned()),
     };
-    if version != VERSION {
-        return Err(format!(
-            "this server speaks version {VERSION} of the protocol, not {version}"
-        ));
-    }
-    if token.is_some_and(|token| !token.proves(connection, LABEL, &proof)) {
-        let has_none = proof == [0; PROOF];
-        let why = if has_none {
-            "this server needs a token: give --token-file"
-        } else {
-            "wrong token"
-        };
-        return Err(why.to_owned());
-    }
+    let user = door.judge(greeting, connection, VERSION, LABEL).await?;
     let answered = send.write_all(&[0]).await;
-    answered.map_err(|error| error.to_string())
+    answered.map_err(|error| error.to_string())?;
+    Ok(user)
 }
 
 /// Nobody who was not welcomed has flows: what is not read would be kept.
@@ -317,7 +366,8 @@ impl Served {
                 }
                 if answered.is_ok() {
                     let idle = self.shared.settings().idle;
-                    let _ = splice(socket, Bytes::new(), send, recv, idle).await;
+                    let user = self.user.as_ref();
+                    let _ = splice(socket, Bytes::new(), send, recv, idle, user).await;
                 }
                 drop(held);
             }
@@ -327,11 +377,24 @@ impl Served {
         }
     }
 
+    /// What this client may reach now.
+    fn allow(&self) -> AllowList {
+        let all = || self.shared.settings().allow.clone();
+        match &self.user {
+            None => all(),
+            Some(user) => match user.user().as_deref().map(rules) {
+                Some(Ok(own)) => own.unwrap_or_else(all),
+                // Nothing, after it was revoked.
+                Some(Err(_)) | None => AllowList::default(),
+            },
+        }
+    }
+
     async fn connect(&self, target: &Target) -> Result<Connected, Refusal> {
         let deadline = Instant::now() + PATIENCE;
         let (answers, held) = self.look_up(target, deadline).await?;
-        let settings = self.shared.settings();
-        let allowed = |ip| settings.allow.allows(target, ip);
+        let allow = self.allow();
+        let allowed = |ip| allow.allows(target, ip);
         let connected = race(answers, target.port(), allowed, &self.share, deadline).await;
         drop(held);
         connected
@@ -373,9 +436,9 @@ impl Served {
         let deadline = Instant::now() + PATIENCE;
         let (mut answers, _held) = self.look_up(target, deadline).await?;
         let mut why = Refusal::Unresolved;
-        let settings = self.shared.settings();
+        let allow = self.allow();
         while let Ok(Some(found)) = timeout_at(deadline, answers.next()).await {
-            let allowed = |ip: &std::net::IpAddr| settings.allow.allows(target, *ip);
+            let allowed = |ip: &std::net::IpAddr| allow.allows(target, *ip);
             let found = found.into_iter().filter(allowed);
             let found: Vec<_> = found.map(|ip| (ip, target.port()).into()).collect();
             if !found.is_empty() {

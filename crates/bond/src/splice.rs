@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mpquic::{RecvStream, SendStream, VarInt};
+use mpquic_peer::Admitted;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
@@ -53,13 +54,15 @@ pub(crate) struct Moved {
 }
 
 /// Passes everything on, until both directions have ended, one is reset, or nothing has moved for `idle`. `first` came from the socket
-/// before. How it ended on one side, it ends on the other: an end becomes an end, and a reset becomes a reset.
+/// before. How it ended on one side, it ends on the other: an end becomes an end, and a reset becomes a reset. The stream leads to a `user`, if there is one,
+/// whose rate is kept.
 pub(crate) async fn splice(
     mut socket: TcpStream,
     first: Bytes,
     mut send: SendStream,
     mut recv: RecvStream,
     idle: Duration,
+    user: Option<&Admitted>,
 ) -> io::Result<Moved> {
     let activity = Activity {
         origin: Instant::now(),
@@ -70,8 +73,8 @@ pub(crate) async fn splice(
     let both = async {
         let (sent, received) = (&mut moved.sent, &mut moved.received);
         tokio::try_join!(
-            up(&mut reader, first, &mut send, sent, &activity),
-            down(&mut recv, &mut writer, received, &activity),
+            up(&mut reader, first, &mut send, sent, &activity, user),
+            down(&mut recv, &mut writer, received, &activity, user),
         )
     };
     let ended = tokio::select! {
@@ -94,6 +97,7 @@ async fn up(
     send: &mut SendStream,
     moved: &mut u64,
     activity: &Activity,
+    user: Option<&Admitted>,
 ) -> io::Result<()> {
     let mut buffer = BytesMut::new();
     let mut chunk = first;
@@ -102,6 +106,9 @@ async fn up(
             let written = poll_fn(|cx| send.poll_write_chunk(cx, &mut chunk)).await?;
             *moved += written as u64;
             activity.note();
+            if let Some(user) = user {
+                user.to().passed(written).await;
+            }
         }
         if buffer.capacity() < LEAST_ROOM {
             buffer.reserve(PIECE);
@@ -128,10 +135,14 @@ async fn down(
     writer: &mut WriteHalf<'_>,
     moved: &mut u64,
     activity: &Activity,
+    user: Option<&Admitted>,
 ) -> io::Result<()> {
     while let Some(mut chunk) = recv.read_chunk(usize::MAX).await? {
         *moved += chunk.len() as u64;
         activity.note();
+        if let Some(user) = user {
+            user.from().passed(chunk.len()).await;
+        }
         writer.write_all_buf(&mut chunk).await?;
         activity.note();
     }

@@ -172,6 +172,11 @@ impl ServerFlows {
 
     /// A datagram that cannot be sent now is lost, as they are.
     fn send(&self, sockets: &mut FlowSockets, to: SocketAddr, payload: &[u8]) {
+        if let Some(user) = &self.client.user
+            && !user.from().takes(payload.len())
+        {
+            return;
+        }
         if let Some(socket) = sockets.of_family(to, &self.client) {
             // Not by tokio, which has not heard yet that a new socket can be written to.
             let _ = socket2::SockRef::from(socket).send_to(payload, &to.into());
@@ -185,6 +190,11 @@ impl ServerFlows {
         buffer.resize(LARGEST, 0);
         // An error is that of a datagram that was sent before: nobody listens there, say.
         if let Ok((len, from)) = socket.try_recv_from(&mut buffer) {
+            if let Some(user) = &self.client.user
+                && !user.to().takes(len)
+            {
+                return;
+            }
             let datagram = Datagram {
                 flow: number,
                 target: Target::Address(from),

@@ -9,3 +9,5 @@ mod program;
 mod proxy;
 #[cfg(unix)]
 mod settings;
+#[cfg(unix)]
+mod users;

@@ -11,7 +11,7 @@ use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkEvent, LinkTask, PathEvent,
     RecvStream, SendStream, VarInt,
 };
-use mpquic_peer::{ClientTls, Local, PROOF, Token, Transport};
+use mpquic_peer::{ClientTls, Local, PROOF, Rate, Throttle, Token, Transport};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -46,6 +46,8 @@ pub struct ClientSettings {
     pub locals: Locals,
     /// Scheduler and congestion controller.
     pub transport: Transport,
+    /// How fast contents are sent, and how fast they are taken, over all files at a time; as fast as it goes without.
+    pub rate: Option<Rate>,
 }
 
 /// Where a client connects from.
@@ -103,6 +105,7 @@ pub struct Client {
     endpoint: Endpoint,
     pub(crate) connection: Connection,
     writable: bool,
+    throttle: Option<Arc<Throttle>>,
     /// Follows the links of the machine.
     _links: Option<Arc<LinkTask>>,
 }
@@ -140,6 +143,9 @@ impl Client {
             endpoint,
             connection,
             writable: welcome.writable,
+            throttle: settings
+                .rate
+                .map(|rate| Arc::new(Throttle::new(Some(rate)))),
             _links: links.map(Arc::new),
         })
     }
@@ -147,6 +153,10 @@ impl Client {
     /// Whether the server takes files.
     pub const fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    pub(crate) fn throttle(&self) -> Option<&Throttle> {
+        self.throttle.as_deref()
     }
 
     /// What each path has carried so far.
@@ -374,14 +384,13 @@ async fn bind(
 }
 
 async fn greet(connection: &Connection, token: Option<&Token>) -> Result<Welcome, Error> {
-    let mut greeting = [0; 1 + PROOF];
-    greeting[0] = VERSION;
-    if let Some(token) = token {
-        // Without the proof, the server says what is wrong.
-        if let Ok(proof) = token.proof(connection, LABEL) {
-            greeting[1..].copy_from_slice(&proof);
-        }
-    }
+    // Without a proof, the server says what is wrong.
+    let without = || [&[VERSION][..], &[0; PROOF]].concat();
+    let greeting = match token {
+        Some(token) => token.greeting(connection, VERSION, LABEL),
+        None => Ok(without()),
+    };
+    let greeting = greeting.unwrap_or_else(|_| without());
     let (mut send, mut recv) = connection.open_bi().await?;
     send.write_all(&greeting).await?;
     let _ = send.finish();

@@ -4,6 +4,7 @@ use std::io;
 
 use bytes::BytesMut;
 use mpquic::{ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError};
+use mpquic_peer::Throttle;
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt};
@@ -94,10 +95,11 @@ impl Source {
         self.at
     }
 
-    /// Sends the rest and the SHA-256 of the whole, and ends the stream. `sent` is told of each piece.
+    /// Sends the rest and the SHA-256 of the whole, and ends the stream. `sent` is told of each piece; the throttle holds it up.
     pub(crate) async fn send(
         mut self,
         stream: &mut SendStream,
+        throttle: Option<&Throttle>,
         sent: impl Fn(u64),
     ) -> Result<(), NotSent> {
         while self.at < self.size {
@@ -121,6 +123,9 @@ impl Source {
             let written = stream.write_chunk(chunk.freeze()).await;
             written.map_err(NotSent::Stream)?;
             sent(count as u64);
+            if let Some(throttle) = throttle {
+                throttle.passed(count).await;
+            }
         }
         let digest = self.sum.finalize();
         stream.write_all(&digest).await.map_err(NotSent::Stream)?;
@@ -157,6 +162,7 @@ pub(crate) async fn receive(
     part: &mut Part,
     size: u64,
     stream: &mut RecvStream,
+    throttle: Option<&Throttle>,
     received: impl Fn(u64),
 ) -> Result<(), NotReceived> {
     while part.len() < size {
@@ -167,6 +173,9 @@ pub(crate) async fn receive(
         };
         part.append(&chunk).await.map_err(NotReceived::File)?;
         received(chunk.len() as u64);
+        if let Some(throttle) = throttle {
+            throttle.passed(chunk.len()).await;
+        }
     }
     let mut digest = [0; 32];
     match stream.read_exact(&mut digest).await {

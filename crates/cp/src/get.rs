@@ -172,7 +172,15 @@ impl Client {
         progress.resumed(asked.from);
         let mode = asked.mode.filter(|_| to.options.permissions);
         let count = |bytes| progress.moved(bytes);
-        match content::receive(&mut part, asked.size, &mut asked.recv, count).await {
+        match content::receive(
+            &mut part,
+            asked.size,
+            &mut asked.recv,
+            self.throttle(),
+            count,
+        )
+        .await
+        {
             Ok(()) => part.commit(asked.modified, mode).await.map_err(here)?,
             Err(NotReceived::Stream(error)) => {
                 part.keep().await;

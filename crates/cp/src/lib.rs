@@ -35,6 +35,6 @@ pub use client::{Client, ClientSettings, CopyOptions, List, Locals};
 pub use error::{Error, Exit};
 pub use name::{BadName, Name};
 pub use progress::{PathShare, Progress, Summary};
-pub use server::{Server, ServerSettings};
+pub use server::{Server, ServerSettings, is_below, users};
 pub use settings::{client_tls, server_tls};
 pub use wire::{ALPN, Entry, Kind, Omission, Refusal, RefusalKind};

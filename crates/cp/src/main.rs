@@ -8,11 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mpquic_cp::{Error, Exit, List, Name};
-use mpquic_peer::{Given, Hangups, note};
+use mpquic_peer::{Given, Hangups, note, say};
 
 use program::arguments::{Arguments, Role};
 use program::session::Stopping;
-use program::{list, serve, session, transfer};
+use program::{invite, list, serve, session, share, transfer};
 
 /// How long the program waits at its end for who reads its lines.
 const PARTING: Duration = Duration::from_secs(1);
@@ -28,8 +28,11 @@ fn main() -> ExitCode {
         }
     };
     let ended = runtime.block_on(async {
-        // A server with a file reads that again on SIGHUP.
-        let reads_again = given.file.is_some() && matches!(given.arguments.role, Role::Serve(_));
+        // A server with a file of settings or users reads that again on SIGHUP.
+        let reads_again = match &given.arguments.role {
+            Role::Serve(serve) => given.file.is_some() || serve.users.is_some(),
+            _ => false,
+        };
         let (hangups, stop) = Hangups::of(reads_again);
         let mut stop = std::pin::pin!(stop);
         // Signals are heard from here on.
@@ -64,12 +67,18 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
             Role::Get { connect, .. } | Role::Put { connect, .. } | Role::Ls { connect, .. } => {
                 session::check(&given, connect)?;
             }
+            Role::Share(_) | Role::Invite(_) | Role::Revoke(_) => {
+                say!("{}", given.shown.trim_end());
+            }
             Role::Check { .. } => {}
         }
         return Ok(0);
     }
     match role {
         Role::Serve(arguments) => serve::serve(&given, &arguments, stop, hangups).await,
+        Role::Share(arguments) => share::share(&arguments, stop).await,
+        Role::Invite(arguments) => invite::invite(&arguments),
+        Role::Revoke(arguments) => invite::revoke(&arguments),
         Role::Check { .. } => {
             let why =
                 "check what? `check serve`, or get, put or ls, with the flags that it is to have";
@@ -81,15 +90,20 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
             remote,
             local,
         } => {
-            let name: Name = remote.parse()?;
-            transfer::get(&connect, copy.options(), &name, &local, stop).await
+            let way = connect.way()?;
+            let (name, local) = session::names(&way, remote, local)?;
+            transfer::get(&connect, way, copy.options(), &name, &local, stop).await
         }
         Role::Put {
             connect,
             copy,
             local,
             remote,
-        } => transfer::put(&connect, copy.options(), &local, remote.as_deref(), stop).await,
+        } => {
+            let way = connect.way()?;
+            let options = copy.options();
+            transfer::put(&connect, way, options, &local, remote.as_deref(), stop).await
+        }
         Role::Ls {
             connect,
             remote,
@@ -101,7 +115,7 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
                 deep: recursive,
                 links,
             };
-            list::list(&connect, &name, what, stop).await
+            list::list(&connect, connect.way()?, &name, what, stop).await
         }
     }
 }

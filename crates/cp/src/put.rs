@@ -212,7 +212,11 @@ impl Client {
             ..StreamHints::default()
         });
         let sent = match send.write_all(&at.to_be_bytes()).await {
-            Ok(()) => source.send(&mut send, |bytes| progress.moved(bytes)).await,
+            Ok(()) => {
+                source
+                    .send(&mut send, self.throttle(), |bytes| progress.moved(bytes))
+                    .await
+            }
             Err(error) => Err(NotSent::Stream(error)),
         };
         match sent {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use mpquic::{ReadExactError, RecvStream, SendStream, StreamHints, VarInt};
+use mpquic_peer::{Admitted, Right};
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 use tokio::time::timeout;
@@ -33,7 +34,36 @@ const QUOTED: usize = 200;
 pub(crate) struct Share {
     pub(crate) root: Arc<Dir>,
     pub(crate) hidden: Hidden,
-    pub(crate) writable: bool,
+    pub(crate) rights: Rights,
+    /// If there is one, nothing but this and what is below it.
+    pub(crate) only: Option<Name>,
+}
+
+/// What a client may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rights {
+    pub(crate) get: bool,
+    pub(crate) put: bool,
+    pub(crate) remove: bool,
+}
+
+impl Rights {
+    pub(crate) fn of(rights: &[Right]) -> Self {
+        Self {
+            get: rights.contains(&Right::Get),
+            put: rights.contains(&Right::Put),
+            remove: rights.contains(&Right::Remove),
+        }
+    }
+}
+
+impl Share {
+    fn has(&self, name: &Name) -> bool {
+        self.only.as_ref().is_none_or(|only| {
+            let below = name.as_str().strip_prefix(only.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+        })
+    }
 }
 
 /// What became of a request, for the server's log.
@@ -43,6 +73,7 @@ pub(crate) type Outcome = Result<String, Error>;
 pub(crate) async fn answer(
     share: &Share,
     limits: &limits::Share,
+    user: Option<&Admitted>,
     mut send: SendStream,
     mut recv: RecvStream,
 ) -> Outcome {
@@ -59,11 +90,16 @@ pub(crate) async fn answer(
     let mut job = Job {
         share,
         limits,
+        user,
         send: &mut send,
         recv: &mut recv,
     };
     let name = request.as_ref().ok().map(Request::name).cloned();
     let done = match request {
+        Ok(request) if !share.has(request.name()) => {
+            let why = "no such file or folder";
+            Err(Refusal::new(RefusalKind::Missing, why).into())
+        }
         Err(why) => Err(Refusal::new(RefusalKind::Malformed, why).into()),
         Ok(Request::List {
             name,
@@ -182,6 +218,7 @@ struct Offer {
 struct Job<'a> {
     share: &'a Share,
     limits: &'a limits::Share,
+    user: Option<&'a Admitted>,
     send: &'a mut SendStream,
     recv: &'a mut RecvStream,
 }
@@ -198,6 +235,7 @@ impl Job<'_> {
     }
 
     async fn list(&mut self, name: &Name, want: Want, omissions: bool) -> Result<String, Stop> {
+        self.check_readable()?;
         let _turn = self.limits.listing().await?;
         let hidden = self.share.hidden.clone();
         let started = self.blocking(name, move |root, name| {
@@ -245,6 +283,7 @@ impl Job<'_> {
         have: u64,
         digest: Option<Digest>,
     ) -> Result<String, Stop> {
+        self.check_readable()?;
         let _turn = self.limits.transfer().await?;
         let hidden = self.share.hidden.clone();
         let opened = self.blocking(name, move |root, name| tree::read(root, name, &hidden));
@@ -266,7 +305,8 @@ impl Job<'_> {
             mode: entry.mode,
         };
         wire::send(self.send, &answer).await?;
-        match source.send(self.send, |_| {}).await {
+        let throttle = self.user.map(Admitted::to);
+        match source.send(self.send, throttle, |_| {}).await {
             Ok(()) => Ok(format!(
                 "sent {name}: {} of {} bytes",
                 entry.size - from,
@@ -324,9 +364,20 @@ impl Job<'_> {
         }
     }
 
+    fn check_readable(&self) -> Result<(), Refusal> {
+        if !self.share.rights.get {
+            let why = "this user may not read here";
+            return Err(Refusal::new(RefusalKind::Denied, why));
+        }
+        Ok(())
+    }
+
     fn check_writable(&self, name: &Name) -> Result<(), Refusal> {
-        if !self.share.writable {
-            let why = "this server is read-only";
+        if !self.share.rights.put {
+            let why = match self.user {
+                Some(_) => "this user may not write here",
+                None => "this server is read-only",
+            };
             return Err(Refusal::new(RefusalKind::Denied, why));
         }
         if name.last().is_none() {
@@ -392,7 +443,8 @@ impl Job<'_> {
             }
         };
         let from = part.len();
-        match content::receive(&mut part, size, self.recv, |_| {}).await {
+        let throttle = self.user.map(Admitted::from);
+        match content::receive(&mut part, size, self.recv, throttle, |_| {}).await {
             Ok(()) => {}
             Err(NotReceived::Stream(error)) => {
                 part.keep().await;

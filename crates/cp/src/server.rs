@@ -1,8 +1,9 @@
 //! The server: a folder for clients that prove who they are, if they must.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -10,20 +11,19 @@ use mpquic::{
     Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, ServerConfig,
     VarInt,
 };
-use mpquic_peer::{PROOF, Pace, Token, Transport};
+use mpquic_peer::{Admitted, Door, Greeting, Pace, Token, Transport, User, Users};
 use tokio::time::timeout;
 
 use crate::error::Error;
 use crate::limits::{self, Limits};
-use crate::requests::{self, Share};
+use crate::name::Name;
+use crate::requests::{self, Rights, Share};
 use crate::settings;
 use crate::tree::{self, Hidden};
 use crate::wire::{self, LABEL, VERSION, Welcome};
 
 /// The code with which a server closes the connection of a client that it does not take.
 pub(crate) const UNWELCOME: VarInt = VarInt::from_u32(1);
-/// What a client without a token gives.
-const NO_PROOF: [u8; PROOF] = [0; PROOF];
 /// How long a client may take to greet.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long clients have to acknowledge the close when the server stops.
@@ -36,10 +36,16 @@ pub struct ServerSettings {
     pub root: PathBuf,
     /// Whether clients may put files. Only with a token, or with client certificates in TLS.
     pub allow_put: bool,
+    /// Whether clients may remove and rename what is there. Only with a token, or with client certificates in TLS.
+    pub allow_remove: bool,
     /// Whether TLS asks for client certificates.
     pub client_certificates: bool,
     /// The token that clients must have.
     pub token: Option<Token>,
+    /// Those that may come by name, each with rights, a folder and limits of its own. Follows their file while the server runs.
+    pub users: Option<Arc<Users>>,
+    /// Nothing but this file or folder, with all that is below it, if there is one.
+    pub only: Option<Name>,
     /// Its other addresses, which clients are told: they open paths there, too.
     pub announce: Vec<SocketAddr>,
     /// Scheduler and congestion controller.
@@ -80,27 +86,72 @@ impl Current {
 #[derive(Debug, Clone)]
 struct Open {
     share: Share,
-    welcome: Welcome,
-    token: Option<Token>,
+    addresses: Vec<SocketAddr>,
+    door: Door,
+}
+
+impl Open {
+    /// What one client has. May wait for the disk.
+    fn of(&self, user: Option<&Admitted>) -> io::Result<Share> {
+        let mut share = self.share.clone();
+        let Some(user) = user else { return Ok(share) };
+        let user = user.user().ok_or(io::ErrorKind::PermissionDenied)?;
+        if let Some(rights) = &user.rights {
+            share.rights = Rights::of(rights);
+        }
+        if let Some(folder) = &user.folder {
+            share.root = Arc::new(share.root.open_dir(folder)?);
+        }
+        Ok(share)
+    }
+}
+
+/// Whether the folder of a user is below the one that is served, as it is written.
+pub fn is_below(folder: &Path) -> bool {
+    let is_plain = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+    folder.components().all(is_plain)
+}
+
+/// Those that may use a server by name, from a file: see [`mpquic_peer::users`].
+///
+/// # Errors
+///
+/// If it cannot be read, or makes no sense for a server of files.
+pub fn users(path: &Path) -> Result<Arc<Users>, Error> {
+    let check = |user: &User| match &user.folder {
+        Some(folder) if !is_below(folder) => Err(format!(
+            "folder: {} is not below the folder that is served",
+            folder.display()
+        )),
+        _ if user.allow.is_some() => Err("a server of files reaches nothing".to_owned()),
+        _ => Ok(()),
+    };
+    Ok(Users::open(path, check)?)
 }
 
 impl ServerSettings {
     fn open(&self, root: Arc<cap_std::fs::Dir>, hidden: Hidden) -> Result<Open, Error> {
-        if self.allow_put && self.token.is_none() && !self.client_certificates {
-            let why = "anybody could write here: give --token-file or --client-ca";
+        let anybody = self.token.is_none() && self.users.is_none() && !self.client_certificates;
+        if (self.allow_put || self.allow_remove) && anybody {
+            let why = "anybody could write here: give --token-file, --users or --client-ca";
             return Err(Error::Argument(why.to_owned()));
         }
         Ok(Open {
             share: Share {
                 root,
                 hidden,
-                writable: self.allow_put,
+                rights: Rights {
+                    get: true,
+                    put: self.allow_put,
+                    remove: self.allow_remove,
+                },
+                only: self.only.clone(),
             },
-            welcome: Welcome {
-                writable: self.allow_put,
-                addresses: self.announce.clone(),
+            addresses: self.announce.clone(),
+            door: Door {
+                token: self.token.clone(),
+                users: self.users.clone(),
             },
-            token: self.token.clone(),
         })
     }
 
@@ -220,7 +271,10 @@ impl Server {
     pub fn reload(&self, settings: &ServerSettings) -> Result<(), Error> {
         self.current.change(|open| {
             let share = &open.share;
-            *open = Arc::new(settings.open(Arc::clone(&share.root), share.hidden.clone())?);
+            let mut now = settings.open(Arc::clone(&share.root), share.hidden.clone())?;
+            now.door.users = open.door.users.clone();
+            now.share.only = share.only.clone();
+            *open = Arc::new(now);
             Ok(())
         })
     }
@@ -241,8 +295,16 @@ impl Server {
                 tokio::spawn(serve(incoming, Arc::clone(&house), log.clone()));
             }
         };
+        let users = self.current.get().door.users.clone();
+        let following = async {
+            match &users {
+                Some(users) => users.follow().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = accepting => {}
+            () = following => {}
             () = stop => {}
         }
         self.endpoint
@@ -270,26 +332,49 @@ async fn serve(
         Ok(connection) => connection,
         Err(error) => return complain(&house.strangers, &log, remote, "no handshake: ", &error),
     };
-    let open = house.current.get();
-    if let Err(why) = greet(&connection, &open.welcome, open.token.as_ref()).await {
-        connection.close(UNWELCOME, why.as_bytes());
-        return complain(&house.strangers, &log, remote, "refused: ", &why);
-    }
-    drop(open);
+    let user = match greet(&connection, &house.current.get()).await {
+        Ok(user) => user.map(Arc::new),
+        Err(why) => {
+            connection.close(UNWELCOME, why.as_bytes());
+            return complain(&house.strangers, &log, remote, "refused: ", &why);
+        }
+    };
     settings::greeted(&connection);
-    log(&format!("{remote}: a client"));
+    let who: Arc<str> = match &user {
+        Some(user) => format!("{remote} ({})", user.name()).into(),
+        None => remote.to_string().into(),
+    };
+    log(&format!("{who}: a client"));
     let limits = limits::Share::new(Arc::clone(&house.limits));
     let pace = Arc::new(Pace::default());
+    let until = async {
+        match &user {
+            Some(user) => user.ended().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut until = std::pin::pin!(until);
     let ended = loop {
-        match connection.accept_bi().await {
+        let accepted = tokio::select! {
+            accepted = connection.accept_bi() => accepted,
+            why = &mut until => {
+                connection.close(UNWELCOME, why.as_bytes());
+                return log(&format!("{who}: closed: {why}"));
+            }
+        };
+        match accepted {
             Ok((send, recv)) => {
                 let (house, limits, log) = (Arc::clone(&house), limits.clone(), log.clone());
-                let pace = Arc::clone(&pace);
+                let (pace, user, who) = (Arc::clone(&pace), user.clone(), Arc::clone(&who));
                 tokio::spawn(async move {
-                    let open = house.current.get();
-                    match requests::answer(&open.share, &limits, send, recv).await {
-                        Ok(text) => log(&format!("{remote}: {text}")),
-                        Err(error) => complain(&pace, &log, remote, "", &error),
+                    let user = user.as_deref();
+                    let share = match house.current.get().of(user) {
+                        Ok(share) => share,
+                        Err(error) => return complain(&pace, &log, &who, "", &error),
+                    };
+                    match requests::answer(&share, &limits, user, send, recv).await {
+                        Ok(text) => log(&format!("{who}: {text}")),
+                        Err(error) => complain(&pace, &log, &who, "", &error),
                     }
                 });
             }
@@ -299,10 +384,10 @@ async fn serve(
     match ended {
         // As clients that are done close it.
         ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(0) => {
-            log(&format!("{remote}: gone"));
+            log(&format!("{who}: gone"));
         }
         ConnectionError::LocallyClosed => {}
-        ended => log(&format!("{remote}: gone: {ended}")),
+        ended => log(&format!("{who}: gone: {ended}")),
     }
 }
 
@@ -310,7 +395,7 @@ async fn serve(
 fn complain(
     pace: &Pace,
     log: &impl Fn(&str),
-    remote: SocketAddr,
+    remote: impl std::fmt::Display,
     what: &str,
     why: &dyn std::fmt::Display,
 ) {
@@ -324,33 +409,28 @@ fn complain(
 }
 
 /// Takes the greeting on the first stream, and answers it.
-async fn greet(
-    connection: &Connection,
-    welcome: &Welcome,
-    token: Option<&Token>,
-) -> Result<(), String> {
+async fn greet(connection: &Connection, open: &Open) -> Result<Option<Admitted>, String> {
     let greeted = timeout(PATIENCE, async {
         let (send, mut recv) = connection.accept_bi().await?;
-        let mut greeting = [0; 1 + PROOF];
-        recv.read_exact(&mut greeting).await?;
+        let greeting = Greeting::read(&mut recv, VERSION).await?;
         Ok::<_, Error>((send, greeting))
     });
-    let (mut send, [version, proof @ ..]) = match greeted.await {
+    let (mut send, greeting) = match greeted.await {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => return Err("no greeting came".to_owned()),
     };
-    if version != VERSION {
-        return Err(format!(
-            "this server speaks version {VERSION} of the protocol, not {version}"
-        ));
-    }
-    if token.is_some_and(|token| !token.proves(connection, LABEL, &proof)) {
-        return Err(match proof {
-            NO_PROOF => "it needs a token: give --token-file".to_owned(),
-            _ => "wrong token".to_owned(),
-        });
-    }
-    let answered = wire::send(&mut send, welcome).await;
-    answered.map_err(|error| error.to_string())
+    let user = open
+        .door
+        .judge(greeting, connection, VERSION, LABEL)
+        .await?;
+    let share = open.of(user.as_ref());
+    let share = share.map_err(|error| format!("the folder of this user: {error}"))?;
+    let welcome = Welcome {
+        writable: share.rights.put,
+        addresses: open.addresses.clone(),
+    };
+    let answered = wire::send(&mut send, &welcome).await;
+    answered.map_err(|error| error.to_string())?;
+    Ok(user)
 }

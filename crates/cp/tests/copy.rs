@@ -93,6 +93,9 @@ impl Place {
         let settings = ServerSettings {
             root: self.far(""),
             allow_put: true,
+            allow_remove: false,
+            users: None,
+            only: None,
             client_certificates: false,
             token: Some(token()),
             announce: Vec::new(),
@@ -127,6 +130,7 @@ async fn connect(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Result<
         token: Some(token()),
         locals: Locals::These(locals.iter().map(|ip| (*ip).into()).collect()),
         transport: Transport::default(),
+        rate: None,
     };
     Client::connect(tls, settings, |_| {}).await
 }

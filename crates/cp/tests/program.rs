@@ -54,6 +54,11 @@ impl Place {
         self.server_at(command, "127.0.0.1:0", more)
     }
 
+    /// On this address, at which another one was.
+    pub(crate) fn server_on(&self, listen: &str) -> Served {
+        self.server_at(Command::new(PROGRAM), listen, &[])
+    }
+
     fn server_at(&self, command: Command, listen: &str, more: &[&str]) -> Served {
         self.server_telling(command, listen, more, Stdio::null())
     }
@@ -205,7 +210,7 @@ fn a_server_or_a_client_that_is_not_trusted() {
         &format!("give --pin {}", server.pin),
     );
     let known = ["ls", &server.address, "--pin", &server.pin];
-    let needed = "refuses this client: it needs a token: give --token-file";
+    let needed = "refuses this client: this server needs a token: give --token-file";
     fails(&program(&known), 6, needed);
     let wrong = place.text("wrong");
     let arguments = [&known[..], &["--token-file", &wrong]].concat();

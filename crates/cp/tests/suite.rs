@@ -10,3 +10,5 @@ mod outside;
 mod program;
 #[cfg(unix)]
 mod settings;
+#[cfg(unix)]
+mod users;

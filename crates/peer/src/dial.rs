@@ -56,9 +56,10 @@ pub async fn dial(
     connecting.await.map_err(|source| {
         // Without a verdict of ours, an alert about trust is the server's.
         match tls.verdict.take() {
-            Some(why) => Error::Untrusted {
+            Some((why, seen)) => Error::Untrusted {
                 name: name.to_owned(),
                 why,
+                seen: Some(Box::new(seen)),
                 source,
             },
             None => Error::ended(name, source),

@@ -6,6 +6,8 @@ use std::path::Path;
 use mpquic::{AttemptError, ConnectError, ConnectionError, TransportErrorCode};
 use thiserror::Error;
 
+use crate::identity::Fingerprint;
+
 /// Why a program has no connection.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -66,6 +68,8 @@ pub enum Error {
         name: String,
         /// What is wrong, and what to do.
         why: String,
+        /// The certificate that the server has, if it is the one that is not trusted.
+        seen: Option<Box<Fingerprint>>,
         /// How the connection ended.
         source: ConnectionError,
     },
@@ -99,13 +103,27 @@ impl Error {
         matches!(self, Self::Untrusted { .. })
     }
 
+    /// The fingerprint of a server that nobody vouched for, if it is why there is no connection.
+    pub fn unknown_server(&self) -> Option<Fingerprint> {
+        match self {
+            Self::Untrusted { seen, .. } => seen.as_deref().copied(),
+            _ => None,
+        }
+    }
+
     /// Why there is no connection, or no more before the server has said anything: that it does not trust this client, it judges when
     /// the client's handshake is complete (RFC 8446 section 4.4.2).
     pub fn ended(name: &str, source: ConnectionError) -> Self {
         let name = name.to_owned();
         if is_coded(&source, is_alert_about_trust) {
             let why = "it does not trust this client: give --cert and --key with a certificate that it knows".to_owned();
-            return Self::Untrusted { name, why, source };
+            let seen = None;
+            return Self::Untrusted {
+                name,
+                why,
+                seen,
+                source,
+            };
         }
         match source {
             ConnectionError::TimedOut => Self::NoAnswer { name },

@@ -28,6 +28,29 @@ impl Fingerprint {
     }
 }
 
+impl Fingerprint {
+    /// That of the first certificate in a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or has none.
+    pub fn of_file(path: &Path) -> Result<Self, Error> {
+        let chain = certificates(path)?;
+        chain
+            .first()
+            .map(Self::of)
+            .ok_or_else(|| Error::file(path, "no certificate"))
+    }
+
+    pub(crate) const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for byte in self.0 {

@@ -4,6 +4,9 @@
 //!   the keys of an endpoint that must outlive the process come from it.
 //! - [`Trust`]: how a client recognises its server; [`client_tls`] and [`server_tls`] make the configurations.
 //! - [`Token`]: a secret that both ends share. It is proven, and never sent.
+//! - [`users`]: named users with a secret each, in a file that changes while a server runs, and what each may; [`Door`] judges who
+//!   comes. [`Ticket`]: all that a client needs, as one word. [`KnownServers`]: those that a user has met.
+//! - [`Rate`], [`Throttle`]: rates as users write them, and what keeps to them.
 //! - [`dial`]: connects to a server by name, over all of its addresses. [`with_port`], [`resolve`] and [`Local`] understand names and
 //!   addresses as users write them.
 //! - [`all_links`]: an endpoint over all links of the machine, as they come and go.
@@ -18,33 +21,48 @@
 
 mod dial;
 mod error;
+mod greeting;
 mod identity;
+pub mod invitation;
 mod key_log;
+mod known_servers;
 mod links;
 mod logging;
 mod name;
 mod open_files;
 mod output;
 mod pace;
+mod rate;
 mod settings_file;
 mod stop;
+mod ticket;
 mod token;
 mod transport;
 mod trust;
+mod user_key;
+pub mod users;
+mod way;
 
 pub use dial::dial;
 pub use error::Error;
+pub use greeting::{Door, Greeting};
 pub use identity::{Fingerprint, Identity, identity_folder};
 pub use key_log::KeyLog;
+pub use known_servers::KnownServers;
 pub use links::all_links;
 pub use logging::log_to_stderr;
 pub use mpquic::Escaped;
-pub use name::{Local, host_of, resolve, socket_address, with_port};
+pub use name::{Local, host_of, own_addresses, resolve, socket_address, with_port};
 pub use open_files::raise_open_files;
 pub use output::{drain_lines, log_line, report_line, write_line};
 pub use pace::Pace;
+pub use rate::{Rate, Throttle};
 pub use settings_file::Given;
 pub use stop::{Hangups, Stop, stopped};
+pub use ticket::{Ticket, qr_code};
 pub use token::{PROOF, Token};
 pub use transport::{Transport, schedulers};
 pub use trust::{ClientTls, Trust, client_tls, server_tls};
+pub use user_key::{UserKey, UserSecret};
+pub use users::{Admitted, Right, User, Users};
+pub use way::Way;

@@ -4,15 +4,22 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::error::Error;
 
-/// The host of `HOST:PORT`, without the brackets of an IPv6 address and without its zone (RFC 6874): no certificate has one.
+/// The host of `HOST:PORT`, the first one of several, without the brackets of an IPv6 address and without its zone (RFC 6874): no certificate has one.
 pub fn host_of(name: &str) -> &str {
+    let name = name.split(',').next().unwrap_or(name);
     let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
     let host = host.trim_matches(['[', ']']);
     split_zone(host).map_or(host, |(address, _)| address)
 }
 
 /// `HOST:PORT` of what may have no port: `example.com`, `192.0.2.1:4433`, `2001:db8::1`, `[fe80::1%eth0]`.
+///
+/// Several servers, with commas between them, each get one.
 pub fn with_port(server: &str, port: u16) -> String {
+    if server.contains(',') {
+        let all: Vec<_> = server.split(',').map(|one| with_port(one, port)).collect();
+        return all.join(",");
+    }
     let address = split_zone(server).map_or(server, |(address, _)| address);
     if address.parse::<Ipv6Addr>().is_ok() {
         return format!("[{server}]:{port}");
@@ -26,12 +33,26 @@ pub fn with_port(server: &str, port: u16) -> String {
 }
 
 /// The addresses of `HOST:PORT`. The host is a name, an IPv4 address, or an IPv6 address in brackets, of which a link-local one
-/// has a zone: `[fe80::1%eth0]:4433`.
+/// has a zone: `[fe80::1%eth0]:4433`. Of several, with commas between them, those of all that have some.
 ///
 /// # Errors
 ///
 /// If the name is unknown, or has no address.
 pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
+    let (mut all, mut failed) = (Vec::new(), None);
+    for one in name.split(',') {
+        match resolve_one(one).await {
+            Ok(mut found) => all.append(&mut found),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    match failed {
+        Some(error) if all.is_empty() => Err(error),
+        _ => Ok(all),
+    }
+}
+
+async fn resolve_one(name: &str) -> Result<Vec<SocketAddr>, Error> {
     let unresolved = |why: String| Error::Resolve {
         name: name.to_owned(),
         why,
@@ -54,6 +75,18 @@ pub async fn resolve(name: &str) -> Result<Vec<SocketAddr>, Error> {
         return Err(unresolved("it has no address".to_owned()));
     }
     Ok(found)
+}
+
+/// The addresses of this machine that others may reach, with a port: neither loopback nor link-local ones.
+pub fn own_addresses(port: u16) -> Vec<SocketAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let ips = interfaces.iter().map(if_addrs::Interface::ip);
+    let is_reached = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
+        IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local(),
+    };
+    let reached = ips.filter(is_reached);
+    reached.map(|ip| SocketAddr::new(ip, port)).collect()
 }
 
 /// An address with a port, as users write it: `0.0.0.0:4433`, `[::]:4433`, or with the zone of a link-local address

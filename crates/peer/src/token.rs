@@ -1,4 +1,4 @@
-//! The pre-shared token: how a client proves that it has it, without sending it.
+//! The tokens of clients, one that all share or a user's own: how they are proven, without being sent.
 
 use std::path::Path;
 
@@ -6,16 +6,24 @@ use mpquic::Connection;
 use ring::hmac;
 
 use crate::error::Error;
+use crate::greeting::{NAMED, signed};
 use crate::identity::read;
+use crate::user_key::UserSecret;
 
 /// Shorter tokens could be guessed.
 const SHORTEST: usize = 16;
 /// The length of a proof, bytes: a SHA-256 MAC.
 pub const PROOF: usize = 32;
 
-/// A secret that client and server share.
+/// A secret that client and server share; or a named user's, of which the server has a public key.
 #[derive(Clone)]
-pub struct Token(hmac::Key);
+pub struct Token(Secret);
+
+#[derive(Clone)]
+enum Secret {
+    Shared(hmac::Key),
+    User(UserSecret, UserSecret),
+}
 
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -37,7 +45,45 @@ impl Token {
             );
             return Err(Error::Setting(why));
         }
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        Ok(Self(Secret::Shared(key)))
+    }
+
+    /// A named user's, on a device: see [`UserSecret::of_device`].
+    pub const fn of_user(user: UserSecret, device: UserSecret) -> Self {
+        Self(Secret::User(user, device))
+    }
+
+    /// What a client says at the begin of its first stream: the version of its protocol, and that it has the token.
+    ///
+    /// # Errors
+    ///
+    /// If the handshake is not complete.
+    pub fn greeting(
+        &self,
+        connection: &Connection,
+        version: u8,
+        label: &str,
+    ) -> Result<Vec<u8>, rustls::Error> {
+        match &self.0 {
+            Secret::Shared(_) => {
+                let mut greeting = vec![version];
+                greeting.extend(self.proof(connection, label)?);
+                Ok(greeting)
+            }
+            Secret::User(user, device) => {
+                let keys = [user.key(), device.key()];
+                let message = signed(exported(connection, label)?, keys[0], keys[1]);
+                let mut greeting = vec![version | NAMED];
+                for key in keys {
+                    greeting.extend(key.0);
+                }
+                for secret in [user, device] {
+                    greeting.extend(secret.sign(&message));
+                }
+                Ok(greeting)
+            }
+        }
     }
 
     /// A token from a file, without the white space around it.
@@ -70,13 +116,16 @@ impl Token {
     ///
     /// # Errors
     ///
-    /// If the handshake is not complete.
+    /// If the handshake is not complete, or it is a user's, which signs instead.
     pub fn proof(
         &self,
         connection: &Connection,
         label: &str,
     ) -> Result<[u8; PROOF], rustls::Error> {
-        let tag = hmac::sign(&self.0, &exported(connection, label)?);
+        let Secret::Shared(key) = &self.0 else {
+            return Err(rustls::Error::General("a user's token signs".to_owned()));
+        };
+        let tag = hmac::sign(key, &exported(connection, label)?);
         let mut proof = [0; PROOF];
         proof.copy_from_slice(tag.as_ref());
         Ok(proof)
@@ -84,12 +133,15 @@ impl Token {
 
     /// Whether `proof` is that of a peer that has the token; takes the same time if not.
     pub fn proves(&self, connection: &Connection, label: &str, proof: &[u8]) -> bool {
+        let Secret::Shared(key) = &self.0 else {
+            return false;
+        };
         exported(connection, label)
-            .is_ok_and(|exported| hmac::verify(&self.0, &exported, proof).is_ok())
+            .is_ok_and(|exported| hmac::verify(key, &exported, proof).is_ok())
     }
 }
 
-fn exported(connection: &Connection, label: &str) -> Result<[u8; 32], rustls::Error> {
+pub(crate) fn exported(connection: &Connection, label: &str) -> Result<[u8; 32], rustls::Error> {
     let mut exported = [0; 32];
     connection.export_keying_material(&mut exported, label.as_bytes(), b"")?;
     Ok(exported)

@@ -62,6 +62,15 @@ pub fn server_tls(
 pub enum Trust {
     /// By the fingerprint of its certificate, whatever name and dates that has.
     Fingerprint(Fingerprint),
+    /// By the fingerprint that it had when the user met it, which is in a line of a file.
+    Known {
+        /// The fingerprint.
+        fingerprint: Fingerprint,
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
     /// By a certificate of these authorities (a PEM file), for the server's name.
     Authorities(PathBuf),
     /// By a certificate of an authority that the system trusts, for the server's name.
@@ -78,15 +87,15 @@ pub struct ClientTls {
 
 /// Why the last server was not trusted, in words for the user: TLS itself carries an alert's number and a short reason.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Verdict(Arc<Mutex<Option<String>>>);
+pub(crate) struct Verdict(Arc<Mutex<Option<(String, Fingerprint)>>>);
 
 impl Verdict {
-    pub(crate) fn take(&self) -> Option<String> {
+    pub(crate) fn take(&self) -> Option<(String, Fingerprint)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn set(&self, why: String) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    fn set(&self, why: String, seen: Fingerprint) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((why, seen));
     }
 }
 
@@ -106,7 +115,9 @@ pub fn client_tls(
             let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider());
             verifier.build().map_err(|error| Error::file(path, error))?
         }
-        Trust::Fingerprint(fingerprint) => Arc::new(Pinned(*fingerprint, provider())),
+        Trust::Fingerprint(fingerprint) | Trust::Known { fingerprint, .. } => {
+            Arc::new(Pinned(*fingerprint, provider()))
+        }
         Trust::System => Arc::new(Verifier::new(provider())?),
     };
     let verdict = Verdict::default();
@@ -139,13 +150,24 @@ struct Explaining {
 }
 
 impl Explaining {
-    fn explain(&self, certificate: &CertificateDer<'_>, error: &rustls::Error) -> String {
-        let seen = Fingerprint::of(certificate);
+    fn explain(&self, seen: Fingerprint, error: &rustls::Error) -> String {
         let by_whom = match &self.trust {
             Trust::Fingerprint(expected) => {
                 return format!(
                     "its certificate has the fingerprint sha256:{seen}, and --pin expects sha256:{expected}; \
                      if the server has a new certificate, give --pin sha256:{seen}, else somebody else answers in its place"
+                );
+            }
+            Trust::Known {
+                fingerprint,
+                path,
+                line,
+            } => {
+                let path = path.display();
+                return format!(
+                    "THE SERVER IS NOT THE ONE THAT IT WAS. It has the fingerprint sha256:{seen}, and had sha256:{fingerprint} when it \
+                     was met ({path}:{line}). Somebody else may answer in its place. If it has a new certificate, and prints this \
+                     fingerprint, remove line {line} of {path} and connect again"
                 );
             }
             Trust::Authorities(path) => format!("the authorities in {}", path.display()),
@@ -166,8 +188,12 @@ impl Explaining {
             }
             error => error.to_string(),
         };
+        let or_new = match self.trust {
+            Trust::System => " or --accept-new",
+            _ => "",
+        };
         format!(
-            "{why}; it has the fingerprint sha256:{seen}: if that is what the server prints, give --pin sha256:{seen}"
+            "{why}; it has the fingerprint sha256:{seen}: if that is what the server prints, give --pin sha256:{seen}{or_new}"
         )
     }
 }
@@ -185,7 +211,8 @@ impl ServerCertVerifier for Explaining {
             .verifier
             .verify_server_cert(end_entity, intermediates, name, ocsp, now);
         if let Err(error) = &verified {
-            self.verdict.set(self.explain(end_entity, error));
+            let seen = Fingerprint::of(end_entity);
+            self.verdict.set(self.explain(seen, error), seen);
         }
         verified
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use mpquic_bond::{Error, Fingerprint, Identity, Local, Rule, Token, Transport};
-use mpquic_peer::KeyLog;
+use mpquic_peer::{KeyLog, Rate};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +19,10 @@ Examples:
     mpquic-bond connect server.example --token-file token --pin sha256:9f86d0... --screen
     curl --socks5-hostname 127.0.0.1:1080 https://example.com/
     curl --proxytunnel --proxy http://127.0.0.1:1080 https://example.com/
+  For each user a ticket, which is all that the user needs:
+    mpquic-bond serve --users users.toml --allow '*:443'
+    mpquic-bond invite alice --users users.toml --address server.example --qr
+    mpquic-bond connect mpbond1qyq...
   With a file instead of flags, which is read again on SIGHUP:
     mpquic-bond check serve --config bond.toml
     mpquic-bond serve --config bond.toml
@@ -49,6 +53,10 @@ pub(crate) enum Role {
     Serve(Serve),
     /// Runs on the machine with several links, and is a SOCKS5 and HTTP CONNECT proxy there.
     Connect(Connect),
+    /// Adds a user to the file of users, and prints a ticket: all that `connect` needs.
+    Invite(Invite),
+    /// Removes a user from the file of users; a server that runs closes the user's connections.
+    Revoke(Revoke),
     /// Says what a command would do with its flags and its file, and whether the files that it needs are right.
     Check {
         /// The command, with its flags: `check serve --config bond.toml`.
@@ -125,6 +133,9 @@ pub(crate) struct Serve {
     /// Where to listen; several times for several addresses.
     #[arg(long, value_name = "ADDR", default_values = ["0.0.0.0:4433", "[::]:4433"], value_parser = mpquic_peer::socket_address)]
     pub(crate) listen: Vec<SocketAddr>,
+    /// A file of users who may come by name, as `invite` makes it. It is followed while the server runs.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
     /// What clients may reach, HOST:PORT; several times. The host is a name, *.suffix, *, an address or a network; the port a
     /// number or *. Names and * reach public addresses only, and not this machine's own. Without a rule, nothing can be reached.
     #[arg(long, value_name = "HOST:PORT")]
@@ -141,7 +152,8 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Connect {
-    /// The server, HOST or HOST:PORT (default 4433); a link-local address with its zone, as in [fe80::1%eth0]:4433.
+    /// A ticket, or - to read one from standard input; or the server, HOST or HOST:PORT (default 4433), a link-local address with its zone, as in
+    /// [fe80::1%eth0]:4433; several with commas between them.
     pub(crate) server: String,
     /// Trust the server with this fingerprint, as it prints it.
     #[arg(
@@ -154,6 +166,9 @@ pub(crate) struct Connect {
     /// Trust a server with a certificate of this authority (PEM) for its name, and not the system's authorities.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Trust a server that is met for the first time without asking, and know it from then on.
+    #[arg(long)]
+    pub(crate) accept_new: bool,
     /// The local port: SOCKS5 and HTTP CONNECT.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:1080", value_parser = mpquic_peer::socket_address)]
     pub(crate) proxy: SocketAddr,
@@ -171,6 +186,60 @@ pub(crate) struct Connect {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Invite {
+    /// The user's name, which the server's log has: letters, digits, `.`, `_`, `@`, `-`.
+    pub(crate) name: String,
+    /// A TOML file with settings, as of `serve`.
+    #[arg(long, value_name = "FILE", env = "MPQUIC_BOND_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file of users, which is made if there is none.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: PathBuf,
+    /// Where the server is reached, HOST or HOST:PORT; several times for several [default: this machine's addresses, port 4433].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: Vec<String>,
+    /// How long the ticket can be used for the first time on a device, such as 90m, 24h, 7d or never.
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) valid: String,
+    /// On how many devices it can be used; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) devices: u32,
+    /// When the user's time is over, from now on, such as 30d.
+    #[arg(long, value_name = "TIME", default_value = "never")]
+    pub(crate) expires: String,
+    /// How fast data may go to the user, and how fast it may come, such as 10Mbit or 2MB.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// How many clients the user may run at a time.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) connections: Option<u32>,
+    /// What the user may reach, instead of what the server's --allow has; several times.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) allow: Vec<String>,
+    /// Where the server's certificate is kept [default: mpquic-bond in the folder for the user's data].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+    /// The server's certificate, if it is not kept there.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Show the ticket as a QR code, too.
+    #[arg(long)]
+    pub(crate) qr: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Revoke {
+    /// The user's name.
+    pub(crate) name: String,
+    /// A TOML file with settings, as of `serve`.
+    #[arg(long, value_name = "FILE", env = "MPQUIC_BOND_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file of users.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: PathBuf,
 }
 
 #[cfg(test)]

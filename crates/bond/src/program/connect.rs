@@ -6,31 +6,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_bond::{Client, ClientSettings, Error, Trust, client_tls, screen};
-use mpquic_peer::{Given, note, report, say};
+use mpquic_peer::{Given, Ticket, Way, note, report, say};
 use tokio::net::TcpListener;
 
 use crate::program::arguments::{Arguments, Connect};
-use crate::program::heard;
-
-/// The server's port without one.
-const PORT: u16 = 4433;
+use crate::program::{NAME, PORT, TICKET, heard};
 
 impl Connect {
-    fn trust(&self) -> Trust {
-        match (self.pin, &self.ca) {
-            (Some(fingerprint), _) => Trust::Fingerprint(fingerprint),
-            (None, Some(ca)) => Trust::Authorities(ca.clone()),
-            (None, None) => Trust::System,
-        }
+    fn way(&self) -> Result<Way, Error> {
+        let pinned = match (self.pin, &self.ca) {
+            (Some(fingerprint), _) => Some(Trust::Fingerprint(fingerprint)),
+            (None, Some(ca)) => Some(Trust::Authorities(ca.clone())),
+            (None, None) => None,
+        };
+        let token = self.common.token()?;
+        Ok(Way::find(NAME, TICKET, &self.server, PORT, pinned, token)?)
     }
 }
 
 /// Says what would be in force.
 pub(crate) fn check(given: &Given<Arguments>, connect: &Connect) -> Result<(), Error> {
-    connect.common.token()?;
-    client_tls(&connect.trust(), connect.common.identity()?)?;
+    let way = connect.way()?;
+    client_tls(&way.trust, connect.common.identity()?)?;
     connect.common.transport().check()?;
-    say!("{}", given.shown.trim_end());
+    // A ticket is for nobody who looks over a shoulder.
+    let shown = match Ticket::is_meant(&connect.server, TICKET) {
+        true => given.shown.replace(&connect.server, "TICKET"),
+        false => given.shown.clone(),
+    };
+    say!("{}", shown.trim_end());
     Ok(())
 }
 
@@ -42,14 +46,12 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
     // Each program that uses the proxy takes a socket.
     mpquic_peer::raise_open_files();
     let common = &arguments.common;
-    let mut tls = client_tls(&arguments.trust(), common.identity()?)?;
-    if let Some(log) = common.key_log()? {
-        tls.config.key_log = log;
-    }
+    let mut way = arguments.way()?;
+    let key_log = common.key_log()?;
     let locals = arguments.locals;
     let settings = ClientSettings {
-        server: mpquic_peer::with_port(&arguments.server, PORT),
-        token: common.token()?,
+        server: way.server.clone(),
+        token: way.token.clone(),
         locals: locals.iter().map(|local| local.address().ip()).collect(),
         metered: arguments.metered,
         idle: common.idle(),
@@ -61,8 +63,25 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
         address: arguments.proxy.to_string(),
         source,
     })?;
+    let connecting = async {
+        loop {
+            let mut tls = client_tls(&way.trust, common.identity()?)?;
+            tls.config.key_log = key_log.clone().unwrap_or(tls.config.key_log);
+            let error = match Client::connect_from(tls, settings.clone(), &locals).await {
+                Ok(client) => return Ok(client),
+                Err(error) => error,
+            };
+            let of_peer = match &error {
+                Error::Peer(error) => Some(error),
+                _ => None,
+            };
+            if !way.meet(of_peer, arguments.accept_new).await? {
+                return Err(error);
+            }
+        }
+    };
     let client = tokio::select! {
-        client = Client::connect_from(tls, settings, &locals) => client?,
+        client = connecting => client?,
         stop = stop.as_mut() => return Ok(ExitCode::from(stop.exit_code())),
     };
     say!("proxy on {}", listener.local_addr()?);

@@ -11,18 +11,19 @@ use crate::program::arguments::{Arguments, Role, Serve};
 use crate::program::{NAME, heard};
 
 /// What is read at the start only.
-type Fixed = (Vec<SocketAddr>, [Option<PathBuf>; 5], [Option<String>; 2]);
+type Fixed = (Vec<SocketAddr>, [Option<PathBuf>; 6], [Option<String>; 2]);
 
 impl Serve {
     fn settings(&self) -> Result<ServerSettings, Error> {
         let common = &self.common;
         let token = common.token()?;
-        if token.is_none() && self.client_ca.is_none() {
-            let why = "anybody could use this server: give --token-file or --client-ca";
+        if token.is_none() && self.client_ca.is_none() && self.users.is_none() {
+            let why = "anybody could use this server: give --token-file, --users or --client-ca";
             return Err(Error::Argument(why.to_owned()));
         }
         Ok(ServerSettings {
             token,
+            users: self.users.as_deref().map(mpquic_bond::users).transpose()?,
             allow: AllowList::new(self.allow.clone()),
             idle: common.idle(),
             transport: common.transport(),
@@ -32,6 +33,7 @@ impl Serve {
     fn fixed(&self) -> Fixed {
         let common = &self.common;
         let files = [
+            &self.users,
             &self.client_ca,
             &self.identity,
             &common.cert,
@@ -83,8 +85,8 @@ fn reread(given: &Given<Arguments>, before: &Serve) -> Result<ServerSettings, St
 }
 
 pub(crate) async fn serve(given: &Given<Arguments>, arguments: &Serve) -> Result<(), Error> {
-    // With a file, the signal means that it is to be read again.
-    let (hangups, stop) = Hangups::of(given.file.is_some());
+    // With a file of settings or users, the signal means that it is to be read again.
+    let (hangups, stop) = Hangups::of(given.file.is_some() || arguments.users.is_some());
     let mut stop = pin!(stop);
     if heard(stop.as_mut()).await.is_some() {
         return Ok(());
@@ -102,7 +104,7 @@ pub(crate) async fn serve(given: &Given<Arguments>, arguments: &Serve) -> Result
         }
     };
     let fingerprint = identity.fingerprint();
-    if arguments.allow.is_empty() {
+    if arguments.allow.is_empty() && arguments.users.is_none() {
         note!("no --allow: clients can reach nothing");
     }
     let keys = identity.endpoint_config(NAME, &arguments.listen)?;
@@ -110,6 +112,7 @@ pub(crate) async fn serve(given: &Given<Arguments>, arguments: &Serve) -> Result
     if let Some(log) = common.key_log()? {
         tls.key_log = log;
     }
+    let users = settings.users.clone();
     let server = Server::bind_with(keys, tls, &arguments.listen, settings)?;
     for local in server.local_addrs() {
         say!("listening on {local}");
@@ -127,6 +130,10 @@ pub(crate) async fn serve(given: &Given<Arguments>, arguments: &Serve) -> Result
             match reread(given, arguments) {
                 Ok(settings) => {
                     server.reload(settings);
+                    // Its file makes sense, as it was read for these settings.
+                    if let Some(Err(why)) = users.as_ref().map(|users| users.reload()) {
+                        log!("the users stay as they are: {why}");
+                    }
                     log!("the settings are read again");
                 }
                 Err(why) => log!("the settings stay as they are: {why}"),

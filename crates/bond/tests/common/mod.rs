@@ -44,6 +44,7 @@ pub(crate) fn far(allow: &[&str], idle: Duration) -> Far {
     let rules: Vec<Rule> = allow.iter().map(|rule| rule.parse().unwrap()).collect();
     let settings = ServerSettings {
         token: Some(token(SECRET)),
+        users: None,
         allow: AllowList::new(rules),
         idle,
         transport: Transport::default(),

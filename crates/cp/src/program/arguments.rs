@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use mpquic_cp::{CopyOptions, Error};
-use mpquic_peer::{Fingerprint, Identity, Local, Token, Transport};
+use mpquic_peer::{Fingerprint, Identity, Local, Rate, Right, Token, Transport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +20,9 @@ Examples:
     head -c 32 /dev/urandom | base64 > token
     mpquic-cp serve --root /srv/files --allow-put --token-file token
     mpquic-cp put files.example videos incoming/ --pin sha256:9f86d0... --token-file token
+  One file or folder, from any machine to any other, with no more than a word:
+    mpquic-cp share holiday.mp4
+    mpquic-cp get mpcp1qyq...
   With a file instead of flags, which a server reads again on SIGHUP:
     mpquic-cp check serve --config cp.toml
     mpquic-cp serve --config cp.toml
@@ -60,11 +63,11 @@ pub(crate) enum Role {
         connect: Connect,
         #[command(flatten)]
         copy: Copy,
-        /// The file or folder on the server; `.` for all.
-        remote: String,
-        /// Where it goes: into a folder, if it is `.` or ends with `/`; else to that name. A file goes into a folder that is there, too.
-        #[arg(default_value = ".")]
-        local: PathBuf,
+        /// The file or folder on the server, `.` for all; left out with a ticket of `share`, which says it.
+        remote: Option<String>,
+        /// Where it goes: into a folder, if it is `.` or ends with `/`; else to that name. A file goes into a folder that is there, too
+        /// [default: .].
+        local: Option<String>,
     },
     /// Puts a file, or a folder with all that is below it.
     Put {
@@ -91,6 +94,12 @@ pub(crate) enum Role {
         #[arg(long)]
         links: bool,
     },
+    /// Serves one file or folder to those who have the ticket that it prints, for as long as it runs.
+    Share(ShareOne),
+    /// Adds a user to the file of users, and prints a ticket, which takes the place of the server's name.
+    Invite(Invite),
+    /// Removes a user from the file of users; a server that runs closes the user's connections.
+    Revoke(Revoke),
     /// Says what a command would do with its flags and its file, and whether the files that it needs are right.
     Check {
         /// The command, with its flags: `check serve --config cp.toml`.
@@ -156,7 +165,10 @@ pub(crate) struct Serve {
     /// Where to listen; several times for several addresses [default: 0.0.0.0:4433 and [::]:4433].
     #[arg(long, value_name = "ADDR", value_parser = mpquic_peer::socket_address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Let clients put files; with --token-file or --client-ca.
+    /// A file of users who may come by name, as `invite` makes it. It is followed while the server runs.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Let clients put files; with --token-file, --users or --client-ca.
     #[arg(long)]
     pub(crate) allow_put: bool,
     /// Take clients with a certificate of this authority (PEM) only.
@@ -174,7 +186,8 @@ pub(crate) struct Serve {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Connect {
-    /// The server, HOST or HOST:PORT (default 4433), or [fe80::1%eth0]:PORT on a link.
+    /// A ticket, or - to read one from standard input; or the server, HOST or HOST:PORT (default 4433), or [fe80::1%eth0]:PORT on a link; several
+    /// with commas between them.
     pub(crate) server: String,
     /// Trust the server with this fingerprint, as it prints it.
     #[arg(long, value_name = "FINGERPRINT", conflicts_with = "ca")]
@@ -182,6 +195,12 @@ pub(crate) struct Connect {
     /// Trust a server with a certificate of this authority (PEM) for its name, and not the system's authorities.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Trust a server that is met for the first time without asking, and know it from then on.
+    #[arg(long)]
+    pub(crate) accept_new: bool,
+    /// Move contents no faster than this, such as 10Mbit or 2MB: a number with bit, kbit, Mbit, Gbit, B, kB, MB or GB, per second.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) bwlimit: Option<Rate>,
     /// A local address to connect from, such as 192.0.2.1 or fe80::1%eth0; several times for several. Without any, all links of this
     /// machine are used, as they come and go.
     #[arg(long = "local", value_name = "IP")]
@@ -223,6 +242,86 @@ impl Copy {
         options.overwrite = self.overwrite;
         options
     }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ShareOne {
+    /// The file or folder.
+    pub(crate) path: PathBuf,
+    /// Where to listen; several times for several addresses [default: 0.0.0.0:0 and [::]:0, any port that is free].
+    #[arg(long, value_name = "ADDR", value_parser = mpquic_peer::socket_address)]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Where this machine is reached, HOST:PORT, if not at its own addresses; several times for several.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: Vec<String>,
+    /// For how long, such as 90m, 24h, 7d or never; the command ends then.
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) valid: String,
+    /// On how many devices the ticket can be used; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) devices: u32,
+    /// Show the ticket as a QR code, too.
+    #[arg(long)]
+    pub(crate) qr: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Invite {
+    /// The user's name, which the server's log has: letters, digits, `.`, `_`, `@`, `-`.
+    pub(crate) name: String,
+    /// A TOML file with settings, as of `serve`.
+    #[arg(long, value_name = "FILE", env = "MPQUIC_CP_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file of users, which is made if there is none.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: PathBuf,
+    /// Where the server is reached, HOST or HOST:PORT; several times for several [default: this machine's addresses, port 4433].
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: Vec<String>,
+    /// How long the ticket can be used for the first time on a device, such as 90m, 24h, 7d or never.
+    #[arg(long, value_name = "TIME", default_value = "24h")]
+    pub(crate) valid: String,
+    /// On how many devices it can be used; 0 for any number.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) devices: u32,
+    /// When the user's time is over, from now on, such as 30d.
+    #[arg(long, value_name = "TIME", default_value = "never")]
+    pub(crate) expires: String,
+    /// How fast data may go to the user, and how fast it may come, such as 10Mbit or 2MB.
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// How many clients the user may run at a time.
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) connections: Option<u32>,
+    /// The user's folder, below the one that is served: nothing else is seen.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// What the user may do: get, put, remove; several times for several. Without any, what all may.
+    #[arg(long, value_name = "RIGHT")]
+    pub(crate) right: Vec<Right>,
+    /// Where the server's certificate is kept [default: mpquic-cp in the folder for the user's data].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) identity: Option<PathBuf>,
+    /// The server's certificate, if it is not kept there.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Show the ticket as a QR code, too.
+    #[arg(long)]
+    pub(crate) qr: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Revoke {
+    /// The user's name.
+    pub(crate) name: String,
+    /// A TOML file with settings, as of `serve`.
+    #[arg(long, value_name = "FILE", env = "MPQUIC_CP_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// The file of users.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: PathBuf,
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use mpquic_cp::{Entry, Error, Kind, List, Name, Progress};
-use mpquic_peer::{Escaped, note};
+use mpquic_peer::{Escaped, Way, note};
 use serde_json::json;
 
 use crate::program::arguments::Connect;
@@ -12,6 +12,7 @@ use crate::program::session::{self, Ended, Stopping};
 
 pub(crate) async fn list(
     connect: &Connect,
+    way: Way,
     name: &Name,
     what: List,
     stop: Stopping<'_>,
@@ -21,7 +22,7 @@ pub(crate) async fn list(
     }
     let progress = Progress::telling(|omission| note!("left out: {omission}"));
     let mut entries = Vec::new();
-    let listed = session::run(connect, &Screen::lines(), stop, async |client| {
+    let listed = session::run(connect, way, &Screen::lines(), stop, async |client| {
         progress.restart();
         entries.clear();
         client

@@ -4,21 +4,21 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use mpquic_cp::{Error, Server, ServerSettings, server_tls};
-use mpquic_peer::{Given, Hangups, Identity, identity_folder, log, note, say};
+use mpquic_peer::{Given, Hangups, Identity, Users, identity_folder, log, note, say};
 
 use crate::program::arguments::{Arguments, Role, Serve};
-use crate::program::session::{PORT, Stopping};
-
-/// What this program's identity is kept under, and its keys are derived for.
-const PROGRAM: &str = "mpquic-cp";
+use crate::program::session::{PORT, PROGRAM, Stopping};
 
 impl Serve {
     fn settings(&self) -> Result<ServerSettings, Error> {
         Ok(ServerSettings {
             root: self.root.clone(),
             allow_put: self.allow_put,
+            allow_remove: false,
             client_certificates: self.client_ca.is_some(),
             token: self.common.token()?,
+            users: self.users.as_deref().map(mpquic_cp::users).transpose()?,
+            only: None,
             announce: self.announce.clone(),
             transport: self.common.transport(),
             patience: ServerSettings::PATIENCE,
@@ -74,14 +74,18 @@ pub(crate) fn check(given: &Given<Arguments>, serve: &Serve) -> Result<(), Error
 }
 
 /// Gives the server what the file says now.
-fn reload(given: &Given<Arguments>, server: &Server) -> Result<(), String> {
+fn reload(given: &Given<Arguments>, server: &Server, users: Option<&Users>) -> Result<(), String> {
     let again = given.again()?;
     let Role::Serve(now) = &again.arguments.role else {
         return Err("it is no server any more".to_owned());
     };
     now.check().map_err(|error| error.to_string())?;
     let settings = now.settings().map_err(|error| error.to_string())?;
-    server.reload(&settings).map_err(|error| error.to_string())
+    let reloaded = server.reload(&settings);
+    reloaded.map_err(|error| error.to_string())?;
+    // It makes sense, as it was read for these settings.
+    let users = users.map(|users| users.reload()).transpose();
+    users.map(|_| ()).map_err(|error| error.to_string())
 }
 
 pub(crate) async fn serve(
@@ -103,6 +107,7 @@ pub(crate) async fn serve(
     };
     let fingerprint = identity.fingerprint();
     let settings = arguments.settings()?;
+    let users = settings.users.clone();
     let listen = match arguments.listen.as_slice() {
         [] => {
             let any: [SocketAddr; 2] = [
@@ -132,7 +137,7 @@ pub(crate) async fn serve(
     let reloading = async {
         loop {
             hangups.next().await;
-            match reload(given, &server) {
+            match reload(given, &server, users.as_deref()) {
                 Ok(()) => log!("the settings are read again: token, --allow-put and --announce"),
                 Err(why) => log!("the settings stay as they are: {why}"),
             }

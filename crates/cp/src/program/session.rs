@@ -1,14 +1,19 @@
 //! A client's connection to its server, and another one if it is lost.
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use mpquic_cp::{Client, ClientSettings, Error, Exit, Locals, client_tls};
-use mpquic_peer::{Given, Stop, Trust, say, with_port};
+use mpquic_cp::{Client, ClientSettings, Error, Exit, Locals, Name, client_tls};
+use mpquic_peer::{Given, Stop, Trust, Way, say};
 
 use crate::program::arguments::{Arguments, Connect};
 use crate::program::screen::Screen;
 
+/// What this program's identity is kept under, and its keys are derived for.
+pub(crate) const PROGRAM: &str = "mpquic-cp";
+/// With what its tickets begin.
+pub(crate) const TICKET: &str = "mpcp";
 /// The port without one.
 pub(crate) const PORT: u16 = 4433;
 /// How long to wait before the first other try, and at most before later ones.
@@ -26,6 +31,7 @@ pub(crate) enum Ended {
 /// Connects, and does `work`. With `--retry`, what was lost is begun again on another connection, for as long as that says.
 pub(crate) async fn run(
     connect: &Connect,
+    mut way: Way,
     screen: &Screen,
     mut stop: Stopping<'_>,
     mut work: impl AsyncFnMut(&Client) -> Result<(), Error>,
@@ -33,7 +39,7 @@ pub(crate) async fn run(
     let mut lost: Option<(Instant, Duration)> = None;
     loop {
         let connected = tokio::select! {
-            connected = client(connect, screen) => connected,
+            connected = client(connect, &mut way, screen) => connected,
             stop = &mut stop => return Ok(Ended::Stopped(stop)),
         };
         let done = match connected {
@@ -84,31 +90,75 @@ pub(crate) async fn run(
 }
 
 impl Connect {
-    fn trust(&self) -> Trust {
-        match (self.pin, &self.ca) {
-            (Some(fingerprint), _) => Trust::Fingerprint(fingerprint),
-            (None, Some(ca)) => Trust::Authorities(ca.clone()),
-            (None, None) => Trust::System,
-        }
+    /// Which server, and how the two know each other.
+    pub(crate) fn way(&self) -> Result<Way, Error> {
+        let pinned = match (self.pin, &self.ca) {
+            (Some(fingerprint), _) => Some(Trust::Fingerprint(fingerprint)),
+            (None, Some(ca)) => Some(Trust::Authorities(ca.clone())),
+            (None, None) => None,
+        };
+        let token = self.common.token()?;
+        Ok(Way::find(
+            PROGRAM,
+            TICKET,
+            &self.server,
+            PORT,
+            pinned,
+            token,
+        )?)
     }
+}
+
+/// What is to be copied, and where to: a ticket of `share` says the first.
+pub(crate) fn names(
+    way: &Way,
+    remote: Option<String>,
+    local: Option<String>,
+) -> Result<(Name, PathBuf), Error> {
+    let ticket = way.what.as_deref().filter(|what| !what.is_empty());
+    let (remote, local) = match (ticket, remote, local) {
+        (Some(what), local, None) => (what.to_owned(), local),
+        (Some(_), _, Some(_)) => {
+            let why = "this ticket says what it is for: give no more than where it goes";
+            return Err(Error::Argument(why.to_owned()));
+        }
+        (None, Some(remote), local) => (remote, local),
+        (None, None, _) => {
+            let why = "which file or folder? `.` for all";
+            return Err(Error::Argument(why.to_owned()));
+        }
+    };
+    Ok((
+        remote.parse()?,
+        local.unwrap_or_else(|| ".".to_owned()).into(),
+    ))
 }
 
 /// Says what would be in force for a client.
 pub(crate) fn check(given: &Given<Arguments>, connect: &Connect) -> Result<(), Error> {
-    connect.common.token()?;
-    client_tls(&connect.trust(), connect.common.identity()?, None)?;
+    let way = connect.way()?;
+    client_tls(&way.trust, connect.common.identity()?, None)?;
     connect.common.transport().check()?;
     say!("{}", given.shown.trim_end());
     Ok(())
 }
 
-async fn client(connect: &Connect, screen: &Screen) -> Result<Client, Error> {
+/// One attempt; another one, if the user then trusts a server that was met for the first time.
+async fn client(connect: &Connect, way: &mut Way, screen: &Screen) -> Result<Client, Error> {
+    loop {
+        let error = match attempt(connect, way, screen).await {
+            Err(Error::Peer(error)) => error,
+            attempt => return attempt,
+        };
+        if !way.meet(Some(&error), connect.accept_new).await? {
+            return Err(error.into());
+        }
+    }
+}
+
+async fn attempt(connect: &Connect, way: &Way, screen: &Screen) -> Result<Client, Error> {
     let common = &connect.common;
-    let tls = client_tls(
-        &connect.trust(),
-        common.identity()?,
-        common.keylog.as_deref(),
-    )?;
+    let tls = client_tls(&way.trust, common.identity()?, common.keylog.as_deref())?;
     let locals = match connect.locals.as_slice() {
         [] => Locals::All {
             metered: connect.metered.clone(),
@@ -116,10 +166,11 @@ async fn client(connect: &Connect, screen: &Screen) -> Result<Client, Error> {
         given => Locals::These(given.to_vec()),
     };
     let settings = ClientSettings {
-        server: with_port(&connect.server, PORT),
-        token: common.token()?,
+        server: way.server.clone(),
+        token: way.token.clone(),
         locals,
         transport: common.transport(),
+        rate: connect.bwlimit,
     };
     let told = {
         let screen = screen.clone();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use indicatif::HumanBytes;
 use mpquic_cp::{Client, CopyOptions, Error, Name, PathShare, Progress, Summary};
-use mpquic_peer::say;
+use mpquic_peer::{Way, say};
 use serde_json::json;
 
 use crate::program::arguments::Connect;
@@ -15,6 +15,7 @@ use crate::program::session::{self, Ended, Stopping};
 
 pub(crate) async fn get(
     connect: &Connect,
+    way: Way,
     options: CopyOptions,
     name: &Name,
     local: &Path,
@@ -23,7 +24,7 @@ pub(crate) async fn get(
     if connect.common.scheduler.is_some() || connect.common.congestion.is_some() {
         warn_of_sending();
     }
-    transfer(connect, stop, async |client, progress| {
+    transfer(connect, way, stop, async |client, progress| {
         client.get(name, local, &options, progress).await
     })
     .await
@@ -31,12 +32,13 @@ pub(crate) async fn get(
 
 pub(crate) async fn put(
     connect: &Connect,
+    way: Way,
     options: CopyOptions,
     local: &Path,
     remote: Option<&str>,
     stop: Stopping<'_>,
 ) -> Result<u8, Error> {
-    transfer(connect, stop, async |client, progress| {
+    transfer(connect, way, stop, async |client, progress| {
         client.put(local, remote, &options, progress).await
     })
     .await
@@ -52,6 +54,7 @@ pub(crate) fn warn_of_sending() {
 /// Connects, runs `work` with a bar, and tells what came of it.
 async fn transfer(
     connect: &Connect,
+    way: Way,
     stop: Stopping<'_>,
     work: impl AsyncFn(&Client, &Arc<Progress>) -> Result<(), Error>,
 ) -> Result<u8, Error> {
@@ -66,7 +69,7 @@ async fn transfer(
     }));
     let begun = Instant::now();
     let mut paths = Vec::new();
-    let done = session::run(connect, &screen, stop, async |client| {
+    let done = session::run(connect, way, &screen, stop, async |client| {
         progress.restart();
         let worked = tokio::select! {
             worked = work(client, &progress) => worked,
