@@ -1068,3 +1068,84 @@ paths = [{ rate = 8, owd = 10 }, { rate = 8, owd = 15 }]
         "{error}"
     );
 }
+
+/// A page as `table` writes it holds; one with another digit does not, whether all of it is checked or the figure is drawn.
+#[test]
+fn figures_of_a_page_are_checked() {
+    let folder = folder("figures");
+    assert_eq!(run(&folder, &[]).0, 0);
+    let (code, section, _) = lab(&["table", "--markdown", &folder.display().to_string()]);
+    assert_eq!(code, 0);
+    // The page names the file where it is, and a title that is not asked for.
+    let (file, page) = (folder.join("test.toml"), folder.join("page.md"));
+    let command = section
+        .lines()
+        .find(|line| line.starts_with("`mpquic-lab run"));
+    let section = section.replace(
+        command.unwrap(),
+        &format!("`mpquic-lab run {}`", file.display()),
+    );
+    let text = format!("# Tables\n\nWords.\n\n{section}\n## Words\n\nNo command.\n");
+    fs::write(&page, &text).unwrap();
+    let page = page.display().to_string();
+    let check = |more: &[&str]| {
+        let mut arguments = vec!["check-figures", &*page];
+        arguments.extend(more);
+        lab(&arguments)
+    };
+    // Completion of two schedulers with two controllers on three networks, and more metrics.
+    let (code, out, err) = check(&["--all"]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    let checked: usize = out.lines().filter(|line| line.ends_with(": holds")).count();
+    assert!(checked >= 12, "{out}");
+    assert!(out.ends_with(&format!(
+        "{checked} of {checked} figures checked, 0 moved\n"
+    )));
+    let (code, listed, _) = check(&["--list", "--draw", "3", "--by", "commit"]);
+    assert_eq!((code, listed.lines().count()), (0, 3), "{listed}");
+    let (code, drawn, _) = check(&["--draw", "3", "--by", "commit"]);
+    assert_eq!(code, 0, "{drawn}");
+    for line in listed.lines() {
+        assert!(drawn.contains(line), "{line} is not in {drawn}");
+    }
+    // The same text draws the same figures, another one others.
+    assert_eq!(
+        check(&["--list", "--draw", "3", "--by", "commit"]).1,
+        listed
+    );
+    assert_ne!(check(&["--list", "--draw", "3", "--by", "other"]).1, listed);
+
+    // A digit changes.
+    let line = text.lines().find(|line| line.starts_with("| uneven"));
+    let figure = line.unwrap().split(" | ").nth(2).unwrap();
+    let figure = figure.split(' ').next().unwrap();
+    let wrong = format!("9{figure}");
+    let text = text.replacen(&format!("| {figure} "), &format!("| {wrong} "), 1);
+    fs::write(folder.join("page.md"), text).unwrap();
+    let (code, out, err) = check(&["--all", "--json"]);
+    assert_eq!(code, 1);
+    assert!(
+        err.starts_with("1 figures are not what their commands print"),
+        "{err}"
+    );
+    let moved: Vec<serde_json::Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|one: &serde_json::Value| one["says"] != one["now"])
+        .collect();
+    assert_eq!(moved.len(), 1);
+    assert_eq!(
+        (&moved[0]["says"], &moved[0]["now"]),
+        (&wrong.into(), &figure.into())
+    );
+
+    // Nothing to check.
+    fs::write(
+        folder.join("page.md"),
+        "# Tables\n\n## Words\n\nNo command.\n",
+    )
+    .unwrap();
+    let (code, _, err) = check(&[]);
+    assert_eq!(code, 2);
+    assert!(err.contains("no section with a command"), "{err}");
+}

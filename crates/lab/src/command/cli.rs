@@ -17,6 +17,7 @@ use crate::Pattern;
 use crate::command::adaptation;
 use crate::command::arena::{self, command::Arguments as ArenaArguments};
 use crate::command::curves::{self, Arguments as CurvesArguments};
+use crate::command::figures;
 use crate::command::help;
 use crate::command::listing;
 use crate::command::scaffold;
@@ -104,6 +105,9 @@ enum Command {
         #[arg(long)]
         markdown: bool,
     },
+    /// Check whether pages of tables still say what their commands print.
+    #[command(after_help = help::CHECK_FIGURES)]
+    CheckFigures(figures::Arguments),
     /// Run an arena, and say how far each scheduler is behind the best of all in hindsight.
     #[command(after_help = help::ARENA)]
     Arena(ArenaArguments),
@@ -305,6 +309,7 @@ pub fn main_with(
             metric,
         } => compare(&a, &b, results.as_deref(), metric.as_deref(), out, err),
         Command::Table { results, markdown } => tables(&results, markdown, out, err),
+        Command::CheckFigures(arguments) => figures::run(&arguments, schedulers, out, err),
         Command::Arena(arguments) => arena::command::run(&arguments, schedulers, out, err),
         Command::NewScheduler(arguments) => scaffold::run(&arguments, schedulers, out),
         Command::Time { results, json } => spent(&results, json, out, err),

@@ -77,6 +77,21 @@ Exit status:
   1  the folder could not be read
   2  a file is wrong; the others are listed";
 
+pub(crate) const CHECK_FIGURES: &str = "\
+A page's section names its command between backticks; of its tables of medians, the first number of each cell is compared, digit
+by digit. A draw runs only the cells that it needs, with all their seeds.
+
+Examples:
+  mpquic-lab check-figures --by $(git rev-parse HEAD)
+      ten figures, drawn by the commit
+  mpquic-lab check-figures --all docs/results/tables/csc579.md
+      all figures of a page
+
+Exit status:
+  0  all of them hold
+  1  a figure moved, or a page could not be read
+  2  no page has a figure to check";
+
 pub(crate) const NAMES: &str = "\
 Example:
   mpquic-lab names
