@@ -38,6 +38,8 @@ pub struct RttEstimator {
     first_sample: Option<Instant>,
     latest_at: Option<Instant>,
     history: RttHistory,
+    /// The minimum is of acknowledgements that came over other paths.
+    detour: bool,
     // What follows from these: asked for far more often than it changes.
     /// The PTO without max_ack_delay.
     pto: Duration,
@@ -58,6 +60,7 @@ impl RttEstimator {
             first_sample: None,
             latest_at: None,
             history: RttHistory::new(),
+            detour: false,
             pto: Duration::ZERO,
             patience: Duration::ZERO,
             covered: Duration::ZERO,
@@ -71,6 +74,45 @@ impl RttEstimator {
     /// limited `ack_delay` to the peer's max_ack_delay.
     #[inline]
     pub fn update(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
+        let shortest = self.first_sample.is_none() || sample < self.min || self.detour;
+        self.detour = false;
+        self.take(now, sample, ack_delay, shortest);
+    }
+
+    /// Takes in a sample whose acknowledgement came over another path. Whether it says how long this one is: once a sample of
+    /// its own has, the other way back says nothing of that, and the minimum stays.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// use mpquic_congestion::RttEstimator;
+    ///
+    /// let (now, ms) = (Instant::now(), Duration::from_millis);
+    /// let mut rtt = RttEstimator::new(ms(333));
+    /// rtt.update(now, ms(60), Duration::ZERO);
+    /// assert!(!rtt.update_over_other(now, ms(35), Duration::ZERO));
+    /// assert_eq!((rtt.latest(), rtt.min()), (ms(35), ms(60)));
+    /// ```
+    //= specs/rfc10069-draft.md#compute-rtt
+    //# Congestion control state as defined in {{QUIC-RECOVERY}} is kept
+    //# per path ID. However, depending on which path acknowledgments are
+    //# sent, the actual RTT of a path cannot be calculated or might not be
+    //# the right value to be used.
+    pub fn update_over_other(
+        &mut self,
+        now: Instant,
+        sample: Duration,
+        ack_delay: Duration,
+    ) -> bool {
+        self.detour |= self.first_sample.is_none();
+        let shortest = self.detour && (self.first_sample.is_none() || sample < self.min);
+        self.take(now, sample, ack_delay, shortest);
+        self.detour
+    }
+
+    /// `shortest`: the minimum is that of this sample now.
+    #[inline]
+    fn take(&mut self, now: Instant, sample: Duration, ack_delay: Duration, shortest: bool) {
         self.latest = sample;
         self.latest_at = Some(now);
         self.delay = Duration::ZERO;
@@ -84,7 +126,7 @@ impl RttEstimator {
         //= specs/rfc9002.txt#section-5.2
         //# min_rtt MUST be set to the lesser of min_rtt and latest_rtt (Section 5.1) on all other
         //# samples.
-        if first || sample < self.min {
+        if shortest {
             self.min = sample;
         }
         // In nanoseconds, of which one word holds enough: durations have two, and a carry between them in each step.
@@ -312,6 +354,24 @@ mod tests {
         rtt.update(now, ms(104), ms(20));
         assert_eq!(rtt.smoothed(), Duration::from_micros(100_500));
         assert_eq!(rtt.min(), ms(100));
+    }
+
+    #[test]
+    fn samples_over_another_path_leave_the_minimum_alone() {
+        let now = Instant::now();
+        let mut rtt = RttEstimator::new(ms(333));
+        // Without a sample of its own, they say all that is known of the path.
+        assert!(rtt.update_over_other(now, ms(50), Duration::ZERO));
+        assert!(rtt.update_over_other(now, ms(40), Duration::ZERO));
+        assert_eq!(rtt.min(), ms(40));
+        rtt.update(now, ms(60), Duration::ZERO);
+        assert_eq!(rtt.min(), ms(60));
+        assert!(!rtt.update_over_other(now, ms(40), Duration::ZERO));
+        assert_eq!((rtt.min(), rtt.latest()), (ms(60), ms(40)));
+        // The timers of loss detection go by them nevertheless.
+        assert!(rtt.smoothed() < ms(50));
+        rtt.update(now, ms(58), Duration::ZERO);
+        assert_eq!(rtt.min(), ms(58));
     }
 
     //= specs/rfc9002.txt#section-6.1.2

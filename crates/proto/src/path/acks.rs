@@ -299,6 +299,36 @@ mod tests {
     }
 
     #[test]
+    fn an_acknowledgement_over_a_shorter_path_does_not_shorten_its_own() {
+        let (now, mut rng) = (Instant::now(), StdRng::seed_from_u64(1));
+        let mut paths = multipath(Side::Client);
+        open(&mut paths, 0);
+        let index = open(&mut paths, 1);
+        for _ in 0..2 {
+            let (path, controller) = paths.with_controller(index).unwrap();
+            path.next_number().unwrap();
+            let (packet, resent) = (packet(now), Default::default());
+            let origin = PacketOrigin::Unscheduled;
+            path.on_packet_sent(now, packet, resent, origin, controller, &mut rng);
+        }
+        for (number, over, millis) in [(0, 1, 60), (1, 0, 35)] {
+            let encoded = [0x3e, 1, number, 0, 0, 0];
+            let Some(Ok(Frame::Ack(frame))) = FrameIter::new(&encoded).next() else {
+                panic!("not an ACK frame");
+            };
+            let now = now + Duration::from_millis(millis);
+            let over = PathId(over);
+            let acked = paths.on_ack(now, index, over, SpaceId::Data, &frame, None, true);
+            assert!(acked.unwrap().unwrap().rtt_sample.is_some());
+            let rtt = &paths.at(index).unwrap().recovery.rtt;
+            assert_eq!(rtt.min(), Duration::from_millis(60));
+            assert_eq!(rtt.latest(), Duration::from_millis(millis));
+            let acked = paths.take_acked();
+            paths.reuse_acked(acked);
+        }
+    }
+
+    #[test]
     fn a_timeout_finds_its_path_only_while_that_is_open() {
         let now = Instant::now();
         let mut paths = multipath(Side::Client);

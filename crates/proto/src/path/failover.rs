@@ -517,6 +517,7 @@ mod tests {
                     block,
                     None,
                     Duration::ZERO,
+                    false,
                     now,
                     &mut self.rtt,
                     &mut out,

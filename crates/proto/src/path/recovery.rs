@@ -100,6 +100,7 @@ impl PathRecovery {
             ack.frame.blocks.iter(),
             if one_rtt { ack.frame.ecn } else { None },
             ack.delay,
+            ack.back.is_some(),
             now,
             &mut self.rtt,
             &mut settled.acked,
@@ -158,7 +159,7 @@ impl PathRecovery {
                 now,
                 space,
                 newest_sent,
-                outcome.rtt_sample,
+                (outcome.rtt_sample, outcome.own_rtt),
                 ack,
                 newest,
                 controller,
@@ -234,7 +235,7 @@ impl PathRecovery {
         now: Instant,
         space: &PacketSpace,
         newest_sent: Instant,
-        rtt_sample: Option<Duration>,
+        (rtt_sample, own_rtt): (Option<Duration>, bool),
         ack: &ReceivedAck<'_, '_>,
         newest: Option<Acknowledged<'_>>,
         controller: &mut dyn Controller,
@@ -263,7 +264,9 @@ impl PathRecovery {
         }
         let in_flight = space.bytes_in_flight();
         let mut summary = AckSummary::new(self.index, now, newest_sent, &sample, &self.rtt);
-        (summary.rtt_sample, summary.in_flight) = (rtt_sample, in_flight);
+        // A controller would take a shorter way back for a shorter path, and this one for a queue from then on.
+        summary.rtt_sample = rtt_sample.filter(|_| own_rtt);
+        summary.in_flight = in_flight;
         if controller.on_ack_end(&summary) {
             self.delivery.on_app_limited(in_flight);
         }

@@ -192,9 +192,16 @@ mod tests {
             let (now, mut out) = (self.at(millis), Vec::new());
             let (largest, rtt) = (*numbers.end(), &mut self.rtt.clone());
             let blocks = std::iter::once(numbers);
-            let taken =
-                self.space
-                    .on_ack(largest, blocks, None, Duration::ZERO, now, rtt, &mut out);
+            let taken = self.space.on_ack(
+                largest,
+                blocks,
+                None,
+                Duration::ZERO,
+                false,
+                now,
+                rtt,
+                &mut out,
+            );
             assert!(taken.is_ok());
             self.silence.on_ack(&self.space)
         }

@@ -232,7 +232,8 @@ impl Schedule {
     #[cold]
     #[inline(never)]
     fn tell_usable(&self, streams: &mut Streams) {
-        streams.set_usable(self.usable(), self.late());
+        let waits = streams.queue().retransmittable;
+        streams.set_usable(self.usable(), self.late(waits));
     }
 
     /// Brings the view of the queue up to date: O(1) but for the streams one by one, if the scheduler wants them.
@@ -271,16 +272,17 @@ impl Schedule {
         usable.map(|view| view.index).collect()
     }
 
-    /// The paths on which lost data would arrive later than on a faster one that has no room just now. A path without
-    /// room has something in flight: room comes with the next acknowledgement, or the path falls suspect.
-    pub(crate) fn late(&self) -> PathSet {
+    /// The paths on which lost data would arrive later than on a faster one that has no room just now, of which so many bytes
+    /// wait. A path without room has something in flight: room comes with the next acknowledgement, or the path falls suspect.
+    /// What it takes more than that for is better off on a path that has room.
+    pub(crate) fn late(&self, waits: u64) -> PathSet {
         let views = Self::visible(&self.views, self.used).iter();
         let full = |view: &&PathView| {
             let busy = !view.can_send && !self.exhausted.contains(view.index);
             busy && view.open && !view.suspect && !view.smoothed_rtt.is_zero()
         };
         let arrivals = views.clone().filter(full);
-        let arrivals = arrivals.map(|view| (arrival_on_full(view), view.index));
+        let arrivals = arrivals.map(|view| (arrival_on_full(view, waits), view.index));
         let Some((soonest, first)) = arrivals.min_by_key(|(arrival, _)| *arrival) else {
             return PathSet::EMPTY;
         };
@@ -775,13 +777,18 @@ impl Schedule {
     }
 }
 
-/// When lost data would arrive on a path that has no room now. A window is acknowledged within an RTT: what is in flight
-/// beyond it takes its share of that. Acknowledgements may come no more often than four times per RTT.
-fn arrival_on_full(view: &PathView) -> Duration {
+/// Lost data takes no more round trips than this, as far as it is counted: no path is slower by so much.
+const MOST_ROUNDS: f64 = 1000.0;
+
+/// When the last of so many bytes of lost data would arrive on a path that has no room now. A window is acknowledged within an
+/// RTT: what is in flight beyond it takes its share of that, and so does what waits. Acknowledgements may come no more often
+/// than four times per RTT.
+fn arrival_on_full(view: &PathView, waits: u64) -> Duration {
     let after = view.in_flight.saturating_add(view.mtu.into());
-    let excess = after.saturating_sub(view.cwnd) as f64 / view.cwnd.max(1) as f64;
+    let windows = |bytes: u64| bytes as f64 / view.cwnd.max(1) as f64;
+    let excess = windows(after.saturating_sub(view.cwnd)).min(1.0);
     let rtt = view.smoothed_rtt;
-    (rtt / 4 + rtt / 2).saturating_add(rtt.mul_f64(excess.min(1.0)))
+    (rtt / 4 + rtt / 2).saturating_add(rtt.mul_f64(excess + windows(waits).min(MOST_ROUNDS)))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ fn an_endless_wait_is_overridden_after_one_pto() {
 }
 
 /// The fast path, of 40 ms and a window of 100 packets, has no room; the other one has, and this RTT.
-fn late_at(rtt: u64, in_flight: u64) -> bool {
+fn late_at(rtt: u64, in_flight: u64, waits: u64) -> bool {
     let mut schedule = Schedule::new(Box::new(Never));
     schedule.show(2);
     for (view, rtt) in schedule.views.iter_mut().zip([40, rtt]) {
@@ -48,7 +48,7 @@ fn late_at(rtt: u64, in_flight: u64) -> bool {
     }
     schedule.views[0].in_flight = in_flight;
     schedule.views[1].can_send = true;
-    let late = schedule.late();
+    let late = schedule.late(waits);
     assert!(!late.contains(schedule.views[0].index));
     late.contains(schedule.views[1].index)
 }
@@ -56,13 +56,18 @@ fn late_at(rtt: u64, in_flight: u64) -> bool {
 #[test]
 fn lost_data_waits_where_it_arrives_first() {
     // Half an RTT to arrive, a quarter and a hundredth until there is room: 30.4 ms, an RTT of 61.
-    assert!(!late_at(40, 120_000) && !late_at(60, 120_000));
-    assert!(late_at(61, 120_000));
+    assert!(!late_at(40, 120_000, 0) && !late_at(60, 120_000, 0));
+    assert!(late_at(61, 120_000, 0));
     // After a loss, half a window must be acknowledged first: 50.4 ms.
-    assert!(!late_at(100, 180_000));
-    assert!(late_at(101, 180_000));
+    assert!(!late_at(100, 180_000, 0));
+    assert!(late_at(101, 180_000, 0));
     // However much is in flight, an RTT is enough.
-    assert!(late_at(141, u64::MAX));
+    assert!(late_at(141, u64::MAX, 0));
+    // Half a window of lost data takes half an RTT more there: 50.4 ms. A thousand packets are sooner on any path with room.
+    assert!(!late_at(100, 120_000, 60_000));
+    assert!(late_at(101, 120_000, 60_000));
+    assert!(!late_at(600, 120_000, 1_200_000));
+    assert!(!late_at(600, 120_000, u64::MAX));
 }
 
 /// Waits for so long at a time.

@@ -18,6 +18,8 @@ const MAX_REMEMBERED: usize = 256;
 pub(crate) struct AckOutcome {
     /// The RTT sample that it gave; the estimator has it already (RFC 9002 section 5.1).
     pub(crate) rtt_sample: Option<Duration>,
+    /// Whether that says how long the path is ([`RttEstimator::update_over_other`]).
+    pub(crate) own_rtt: bool,
     /// Whether an ack-eliciting packet was newly acknowledged.
     pub(crate) ack_eliciting: bool,
     /// When the newest of the newly acknowledged packets was sent.
@@ -90,7 +92,8 @@ impl LostNumbers {
 
 impl PacketSpace {
     /// Takes in an ACK frame of this space: `blocks` descending and disjoint, the first one ending at
-    /// `largest`. Once the handshake is confirmed, `ack_delay` is limited to the peer's max_ack_delay.
+    /// `largest`. Once the handshake is confirmed, `ack_delay` is limited to the peer's max_ack_delay. `over_other`: the frame
+    /// came on another path.
     ///
     /// Newly acknowledged packets go onto `out` in ascending order. [`detect_lost`](Self::detect_lost)
     /// must follow.
@@ -105,6 +108,7 @@ impl PacketSpace {
         blocks: impl Iterator<Item = RangeInclusive<u64>>,
         ecn: Option<EcnCounts>,
         ack_delay: Duration,
+        over_other: bool,
         now: Instant,
         rtt: &mut RttEstimator,
         out: &mut Vec<(u64, SentPacket)>,
@@ -125,6 +129,7 @@ impl PacketSpace {
 
         let mut outcome = AckOutcome {
             rtt_sample: None,
+            own_rtt: true,
             ack_eliciting: false,
             newest_sent: None,
             ecn: EcnReport::Silent,
@@ -160,7 +165,11 @@ impl PacketSpace {
             //# acknowledge at least one ack-eliciting packet.
             if *newest == largest && outcome.ack_eliciting {
                 let sample = now.saturating_duration_since(packet.time_sent);
-                rtt.update(now, sample, ack_delay);
+                if over_other {
+                    outcome.own_rtt = rtt.update_over_other(now, sample, ack_delay);
+                } else {
+                    rtt.update(now, sample, ack_delay);
+                }
                 outcome.rtt_sample = Some(sample);
             }
         }

@@ -56,6 +56,7 @@ impl Sender {
             blocks,
             None,
             Duration::ZERO,
+            false,
             now,
             &mut self.rtt,
             &mut self.acked,
@@ -328,6 +329,7 @@ fn ecn_counts_are_checked_against_newly_acknowledged_packets() {
                 std::iter::once(range),
                 ecn,
                 Duration::ZERO,
+                false,
                 s.t0,
                 &mut s.rtt,
                 &mut out,
@@ -370,7 +372,16 @@ fn marks_of_the_network_path_before_do_not_fail_the_next_one() {
         let (space, rtt) = (&mut s.space, &mut s.rtt);
         let blocks = std::iter::once(range.clone());
         let largest = *range.end();
-        let outcome = space.on_ack(largest, blocks, ecn, Duration::ZERO, s.t0, rtt, &mut out);
+        let outcome = space.on_ack(
+            largest,
+            blocks,
+            ecn,
+            Duration::ZERO,
+            false,
+            s.t0,
+            rtt,
+            &mut out,
+        );
         outcome.unwrap().ecn
     };
     let counts = |ect0| {
