@@ -59,6 +59,12 @@ const SCHEDULERS: &[&str] = &[
 ];
 
 fn schedulers(c: &mut Criterion) {
+    let registry = registry();
+    let without: Vec<_> = registry
+        .names()
+        .filter(|name| !SCHEDULERS.contains(name))
+        .collect();
+    assert!(without.is_empty(), "schedulers without a row: {without:?}");
     schedulers::decide(c, SCHEDULERS);
     learning::sent_and_acked(c);
     learning::acked_and_settled(c);
