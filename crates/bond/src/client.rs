@@ -1,5 +1,6 @@
 //! The client: keeps a connection to the server over all links, and opens streams on it.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,8 +12,9 @@ use mpquic::{
     ClientConfig, Connection, ConnectionError, Endpoint, FullMesh, LinkTask, PathStatus,
     RecvStream, SendStream, VarInt,
 };
-use mpquic_peer::{ClientTls, Escaped, Local, Token, Transport};
-use tokio::net::TcpListener;
+use mpquic_peer::status::{PathFigures, Peer, Status};
+use mpquic_peer::{ClientTls, Escaped, Local, Passwords, Token, Transport};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -23,7 +25,7 @@ use crate::report::Report;
 use crate::server::UNWELCOME;
 use crate::settings;
 use crate::udp::Flows;
-use crate::wire::{LABEL, PROOF, Refusal, Request, VERSION};
+use crate::wire::{LABEL, PROOF, Refusal, Request, Target, VERSION};
 
 /// How long a program that uses the proxy waits for a connection that is away, and for the server's answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -49,6 +51,8 @@ pub struct ClientSettings {
     pub metered: Vec<String>,
     /// When a TCP connection on which nothing moves is given up.
     pub idle: Duration,
+    /// What programs that use the local port must show: all may without.
+    pub passwords: Option<Arc<Passwords>>,
     /// Scheduler and congestion controller.
     pub transport: Transport,
 }
@@ -57,6 +61,7 @@ pub struct ClientSettings {
 #[derive(Debug, Clone)]
 pub(crate) struct Uplink {
     connection: Connection,
+    since: Instant,
     pub(crate) flows: Arc<Flows>,
 }
 
@@ -97,6 +102,12 @@ impl InUse {
 
     pub(crate) fn udp(&self) -> Counted<'_> {
         Counted::new(&self.udp)
+    }
+
+    /// By kind, for who looks at it.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
+        [("tcp", of(&self.tcp)), ("udp", of(&self.udp))].into()
     }
 }
 
@@ -219,6 +230,7 @@ impl Client {
         }
         Ok(Uplink {
             connection,
+            since: Instant::now(),
             flows: Arc::default(),
         })
     }
@@ -248,28 +260,10 @@ impl Client {
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let accepting = async {
-            let mut look = SHORTEST_LOOK;
-            loop {
-                match listener.accept().await {
-                    Ok((socket, _)) => {
-                        look = SHORTEST_LOOK;
-                        let client = Arc::clone(self);
-                        tokio::spawn(async move { proxy::serve(socket, &client).await });
-                    }
-                    Err(error) if is_final(&error) => return Err(error.into()),
-                    // The one that came is gone again, the network is down, or there are no descriptors or memory for now.
-                    Err(error) => {
-                        if look == SHORTEST_LOOK {
-                            let journal = &self.journal;
-                            journal.line(format_args!("accepting goes on after an error: {error}"));
-                        }
-                        sleep(look).await;
-                        look = (2 * look).min(LONGEST_LOOK);
-                    }
-                }
-            }
-        };
+        let accepting = self.accept(&listener, |socket| {
+            let client = Arc::clone(self);
+            tokio::spawn(async move { proxy::serve(socket, &client).await });
+        });
         let ended = tokio::select! {
             ended = accepting => ended,
             () = self.keep_connected() => Ok(()),
@@ -282,6 +276,50 @@ impl Client {
         self.current.send_replace(None);
         self.endpoint.wait_idle().await;
         ended
+    }
+
+    /// Leads each connection that comes to `listener` to one target, for as long as it is polled.
+    ///
+    /// # Errors
+    ///
+    /// If the listener fails.
+    pub async fn forward(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        target: Target,
+    ) -> Result<(), Error> {
+        self.accept(&listener, |socket| {
+            let (client, target) = (Arc::clone(self), target.clone());
+            tokio::spawn(async move { proxy::forward(socket, target, &client).await });
+        })
+        .await
+    }
+
+    /// Takes connections from a listener until it fails.
+    async fn accept(&self, listener: &TcpListener, serve: impl Fn(TcpStream)) -> Result<(), Error> {
+        let mut look = SHORTEST_LOOK;
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => {
+                    look = SHORTEST_LOOK;
+                    serve(socket);
+                }
+                Err(error) if is_final(&error) => return Err(error.into()),
+                // The one that came is gone again, the network is down, or there are no descriptors or memory for now.
+                Err(error) => {
+                    if look == SHORTEST_LOOK {
+                        let journal = &self.journal;
+                        journal.line(format_args!("accepting goes on after an error: {error}"));
+                    }
+                    sleep(look).await;
+                    look = (2 * look).min(LONGEST_LOOK);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn passwords(&self) -> Option<&Passwords> {
+        self.settings.passwords.as_deref()
     }
 
     /// Watches the connection, and makes another one when it ends.
@@ -332,6 +370,23 @@ impl Client {
             .as_ref()
             .map(|uplink| Report::of(&uplink.connection))
             .unwrap_or_default()
+    }
+
+    /// What the connection and its links do, to be looked at; without a peer while there is no connection.
+    pub fn status(&self) -> Status {
+        let uplink = self.current.borrow().clone();
+        let peers = uplink.into_iter().map(|uplink| Peer {
+            peer: self.settings.server.clone(),
+            user: None,
+            age: uplink.since.elapsed().as_secs_f64(),
+            open: self.in_use.counts(),
+            paths: PathFigures::of(&uplink.connection),
+        });
+        Status {
+            program: "mpquic-bond",
+            role: "connect",
+            peers: peers.collect(),
+        }
     }
 
     /// The scheduler that was chosen last, by its name; `None` is that of the start.

@@ -6,6 +6,7 @@ mod program;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
 use mpquic_bond::Error;
 use mpquic_peer::{Given, note, say};
 
@@ -47,6 +48,11 @@ async fn run(given: Given<Arguments>) -> Result<ExitCode, Error> {
         (false, Role::Invite(arguments)) => invite::invite(&arguments)?,
         (false, Role::Revoke(arguments)) => invite::revoke(&arguments)?,
         (true, Role::Invite(_) | Role::Revoke(_)) => say!("{}", given.shown.trim_end()),
+        (_, Role::Manual { folder }) => {
+            for file in mpquic_peer::write_manual(Arguments::command(), &folder)? {
+                say!("{}", file.display());
+            }
+        }
         (_, Role::Check { .. }) => {
             let why =
                 "check what? `check serve` or `check connect`, with the flags that it is to have";

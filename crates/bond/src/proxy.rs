@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use fast_socks5::server::Socks5ServerProtocol;
 use fast_socks5::util::target_addr::TargetAddr;
 use fast_socks5::{ReplyError, Socks5Command, new_udp_header, parse_udp_request};
+use mpquic_peer::Passwords;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -41,6 +42,20 @@ pub(crate) async fn serve(socket: TcpStream, client: &Arc<Client>) {
     } else {
         // It may be gone before it has its answer.
         let _ = http(socket, client).await;
+    }
+}
+
+/// Leads a connection to a target that it does not name.
+pub(crate) async fn forward(socket: TcpStream, target: Target, client: &Client) {
+    // One that does not take it works, too.
+    let _ = socket.set_nodelay(true);
+    match open(client, target).await {
+        Ok(Opened { send, recv }) => {
+            let _counted = client.in_use.tcp();
+            let _ = splice(socket, Bytes::new(), send, recv, client.idle(), None).await;
+        }
+        // As if the target had refused it.
+        Err(_) => drop(socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO))),
     }
 }
 
@@ -90,7 +105,15 @@ async fn socks(socket: TcpStream, client: &Arc<Client>) {
         return;
     };
     let asking = async {
-        let protocol = Socks5ServerProtocol::accept_no_auth(socket).await?;
+        let protocol = match client.passwords() {
+            None => Socks5ServerProtocol::accept_no_auth(socket).await?,
+            Some(passwords) => {
+                let check = |name: String, password: String| passwords.takes(&name, &password);
+                Socks5ServerProtocol::accept_password_auth(socket, check)
+                    .await?
+                    .0
+            }
+        };
         protocol.read_command().await
     };
     let Ok(Ok((protocol, command, target))) = timeout(PATIENCE, asking).await else {
@@ -222,6 +245,9 @@ async fn http(mut socket: TcpStream, client: &Client) -> io::Result<()> {
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??
     {
+        Ok(_) if !is_welcome(&head, client.passwords()) => {
+            "407 Proxy Authentication Required\r\nProxy-Authenticate: Basic realm=\"mpquic-bond\""
+        }
         Ok((len, target)) => match open(client, target).await {
             Ok(Opened { send, recv }) => {
                 socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
@@ -240,6 +266,23 @@ async fn http(mut socket: TcpStream, client: &Client) -> io::Result<()> {
     let answer = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     socket.write_all(answer.as_bytes()).await?;
     socket.shutdown().await
+}
+
+/// Whether a whole head has a name and password that are taken, if one is needed.
+fn is_welcome(head: &[u8], passwords: Option<&Passwords>) -> bool {
+    let Some(passwords) = passwords else {
+        return true;
+    };
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    let is_whole = request.parse(head).is_ok_and(|parsed| parsed.is_complete());
+    let fields = request.headers.iter();
+    let mut given = fields.filter(|field| field.name.eq_ignore_ascii_case("proxy-authorization"));
+    is_whole
+        && given.any(|field| {
+            let text = std::str::from_utf8(field.value);
+            text.is_ok_and(|text| passwords.takes_basic(text))
+        })
 }
 
 /// The length of a request's head, and the target that it names; `None` if there is more to come, and a status if it is not for us.

@@ -10,12 +10,14 @@ use mpquic::{
     Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, RecvStream,
     SendStream, ServerConfig, VarInt,
 };
+use mpquic_peer::status::{Present, Status};
 use mpquic_peer::{Admitted, Door, Greeting, Token, Transport, User, Users};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::allow::AllowList;
 use crate::caps::{Budget, Share};
+use crate::client::InUse;
 use crate::error::{Error, StreamFailure};
 use crate::journal::PeerLog;
 use crate::names::{self, Answers, Names};
@@ -61,6 +63,7 @@ struct Shared {
     settings: RwLock<Arc<ServerSettings>>,
     names: Names,
     budget: Arc<Budget>,
+    present: Arc<Present>,
     /// About those that are no clients yet.
     log: PeerLog,
 }
@@ -170,6 +173,7 @@ impl Server {
                 settings: RwLock::new(Arc::new(settings)),
                 names: Names::of_system(),
                 budget: Budget::new(mpquic_peer::raise_open_files()),
+                present: Arc::default(),
                 log: PeerLog::new("no client"),
             }),
         })
@@ -196,6 +200,15 @@ impl Server {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         *current = Arc::new(settings);
+    }
+
+    /// What its clients do.
+    pub fn status(&self) -> Status {
+        Status {
+            program: "mpquic-bond",
+            role: "serve",
+            peers: self.shared.present.peers(),
+        }
     }
 
     /// Serves clients until `stop` is done, and tells them that it stops.
@@ -233,6 +246,7 @@ pub(crate) struct Served {
     lookups: Semaphore,
     /// Who it is, if it came by name.
     pub(crate) user: Option<Admitted>,
+    in_use: Arc<InUse>,
 }
 
 async fn serve(incoming: Incoming, shared: Arc<Shared>) {
@@ -257,12 +271,17 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
             None => PeerLog::new(remote),
         },
         user,
+        in_use: Arc::default(),
         share: Share::of(&shared.budget),
         lookups: Semaphore::new(LOOKUPS),
         connection,
         shared,
     });
     client.log.line(format_args!("a client"));
+    let in_use = Arc::clone(&client.in_use);
+    let name = client.user.as_ref().map(Admitted::name);
+    let present = &client.shared.present;
+    let _present = present.enter(remote, name, &client.connection, move || in_use.counts());
     let flows = Arc::new(ServerFlows::new(Arc::clone(&client)));
     let dispatching = flows.dispatch();
     let accepting = async {
@@ -333,7 +352,10 @@ impl Served {
             return;
         };
         match request {
-            Request::Udp => flows.serve(send, recv).await,
+            Request::Udp => {
+                let _counted = self.in_use.udp();
+                flows.serve(send, recv).await;
+            }
             Request::Scheduler(name) => {
                 let factory = mpquic_peer::schedulers().factory(&name, &Default::default());
                 let answer = factory.map(|factory| self.connection.set_scheduler(factory));
@@ -365,6 +387,7 @@ impl Served {
                     Target::Name(..) => self.log.line(format_args!("TCP to {target} at {address}")),
                 }
                 if answered.is_ok() {
+                    let _counted = self.in_use.tcp();
                     let idle = self.shared.settings().idle;
                     let user = self.user.as_ref();
                     let _ = splice(socket, Bytes::new(), send, recv, idle, user).await;

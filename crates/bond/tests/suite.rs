@@ -3,11 +3,17 @@
 
 mod caps;
 mod common;
+#[cfg(unix)]
+mod forward;
 mod links;
 #[cfg(unix)]
 mod program;
 mod proxy;
+#[cfg(target_os = "linux")]
+mod service;
 #[cfg(unix)]
 mod settings;
+#[cfg(unix)]
+mod status;
 #[cfg(unix)]
 mod users;

@@ -6,6 +6,7 @@
 //! - [`Token`]: a secret that both ends share. It is proven, and never sent.
 //! - [`users`]: named users with a secret each, in a file that changes while a server runs, and what each may; [`Door`] judges who
 //!   comes. [`Ticket`]: all that a client needs, as one word. [`KnownServers`]: those that a user has met.
+//! - [`status`]: what a program does, for Prometheus and as a page with charts.
 //! - [`Rate`], [`Throttle`]: rates as users write them, and what keeps to them.
 //! - [`dial`]: connects to a server by name, over all of its addresses. [`with_port`], [`resolve`] and [`Local`] understand names and
 //!   addresses as users write them.
@@ -13,6 +14,7 @@
 //! - [`say!`], [`note!`]: lines for users that never end the program; [`log!`], [`report!`]: those of a service, which wait for
 //!   no reader; [`Pace`] for those about a peer. [`Escaped`] for what a peer says. [`log_to_stderr`] shows what `RUST_LOG` asks for.
 //! - [`stopped`]: Ctrl-C, SIGTERM, or the end of the terminal. [`raise_open_files`]: as many sockets as the system gives.
+//! - [`service`]: what systemd is told. [`write_manual`]: manual pages and completions, from a command line.
 //! - [`Given`]: a command line with a file of settings beside it.
 //! - [`Transport`]: scheduler and congestion controller by name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -28,12 +30,16 @@ mod key_log;
 mod known_servers;
 mod links;
 mod logging;
+mod manual;
 mod name;
 mod open_files;
 mod output;
 mod pace;
+mod passwords;
 mod rate;
+pub mod service;
 mod settings_file;
+pub mod status;
 mod stop;
 mod ticket;
 mod token;
@@ -51,11 +57,13 @@ pub use key_log::KeyLog;
 pub use known_servers::KnownServers;
 pub use links::all_links;
 pub use logging::log_to_stderr;
+pub use manual::write_manual;
 pub use mpquic::Escaped;
 pub use name::{Local, host_of, own_addresses, resolve, socket_address, with_port};
 pub use open_files::raise_open_files;
-pub use output::{drain_lines, log_line, report_line, write_line};
+pub use output::{LogFormat, drain_lines, log_in, log_line, report_line, write_line};
 pub use pace::Pace;
+pub use passwords::Passwords;
 pub use rate::{Rate, Throttle};
 pub use settings_file::Given;
 pub use stop::{Hangups, Stop, stopped};

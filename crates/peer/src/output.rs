@@ -2,6 +2,7 @@
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -62,10 +63,50 @@ pub fn write_line(to: &mut impl Write, line: Arguments<'_>) -> io::Result<()> {
     to.flush()
 }
 
+/// How lines of a service are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// The time and the text.
+    Text,
+    /// An object of JSON with `time`, `level` and `text`.
+    Json,
+}
+
+impl std::str::FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(format!(
+                "{other:?} is no format of a log: there are text and json"
+            )),
+        }
+    }
+}
+
+/// Writes the lines of [`log!`] so from now on.
+pub fn log_in(format: LogFormat) {
+    IN_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
+}
+
+static IN_JSON: AtomicBool = AtomicBool::new(false);
+
 /// Gives a line with the time to standard error: what [`log!`] does.
 pub fn log_line(line: Arguments<'_>) {
     let now = humantime::format_rfc3339_seconds(SystemTime::now());
-    LOG.put(format!("{now} {line}\n"));
+    LOG.put(match IN_JSON.load(Ordering::Relaxed) {
+        false => format!("{now} {line}\n"),
+        true => {
+            let line = serde_json::json!({
+                "time": now.to_string(),
+                "level": "info",
+                "text": line.to_string(),
+            });
+            format!("{line}\n")
+        }
+    });
 }
 
 /// Gives a line to standard output: what [`report!`] does.

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use mpquic_bond::{Error, Fingerprint, Identity, Local, Rule, Token, Transport};
-use mpquic_peer::{KeyLog, Rate};
+use mpquic_bond::{Error, Fingerprint, Forward, Identity, Local, Rule, Token, Transport};
+use mpquic_peer::status::StatusServer;
+use mpquic_peer::{KeyLog, LogFormat, Rate, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,6 +58,12 @@ pub(crate) enum Role {
     Invite(Invite),
     /// Removes a user from the file of users; a server that runs closes the user's connections.
     Revoke(Revoke),
+    /// Writes the manual pages and the completions of shells into a folder.
+    #[command(hide = true)]
+    Manual {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Says what a command would do with its flags and its file, and whether the files that it needs are right.
     Check {
         /// The command, with its flags: `check serve --config bond.toml`.
@@ -83,6 +90,15 @@ pub(crate) struct Common {
     /// Append the secrets of connections to this file, for Wireshark.
     #[arg(long, value_name = "FILE")]
     pub(crate) keylog: Option<PathBuf>,
+    /// Show what it does at this address, as a page with charts (/) and for Prometheus (/metrics), such as 127.0.0.1:9433.
+    #[arg(long, value_name = "ADDR", value_parser = mpquic_peer::socket_address)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// A file with the token that whoever looks must have: a password with any name, or a bearer token.
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub(crate) metrics_token_file: Option<PathBuf>,
+    /// How lines of the log are written: text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
     /// Give up a TCP connection on which nothing has moved for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     pub(crate) idle: u64,
@@ -107,6 +123,17 @@ impl Common {
             (Some(cert), Some(key)) => Ok(Some(Identity::from_files(cert, key)?)),
             _ => Ok(None),
         }
+    }
+
+    /// What shows the figures, if they are to be shown; the log is in its format from here on.
+    pub(crate) async fn status(&self) -> Result<Option<StatusServer>, Error> {
+        mpquic_peer::log_in(self.log_format);
+        let Some(address) = self.metrics else {
+            return Ok(None);
+        };
+        let server = StatusServer::bind(address, self.metrics_token_file.as_deref()).await?;
+        say!("status on http://{}/", server.local_addr()?);
+        Ok(Some(server))
     }
 
     pub(crate) fn key_log(&self) -> Result<Option<Arc<dyn rustls::KeyLog>>, Error> {
@@ -172,6 +199,12 @@ pub(crate) struct Connect {
     /// The local port: SOCKS5 and HTTP CONNECT.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:1080", value_parser = mpquic_peer::socket_address)]
     pub(crate) proxy: SocketAddr,
+    /// A file with lines of NAME:PASSWORD: programs that use the local port must give one of them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) proxy_auth_file: Option<PathBuf>,
+    /// A local port that leads to one target, [ADDR:]PORT:HOST:PORT, for programs that know no proxy; several times for several.
+    #[arg(short = 'L', long, value_name = "FORWARD")]
+    pub(crate) forward: Vec<Forward>,
     /// A local address, one per link; several times for several. Without any, all links of this machine, as they come and go.
     #[arg(long = "local", value_name = "IP")]
     pub(crate) locals: Vec<Local>,

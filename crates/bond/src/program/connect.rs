@@ -6,13 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_bond::{Client, ClientSettings, Error, Trust, client_tls, screen};
-use mpquic_peer::{Given, Ticket, Way, note, report, say};
+use mpquic_peer::service;
+use mpquic_peer::{Given, Passwords, Ticket, Way, note, report, say};
 use tokio::net::TcpListener;
 
 use crate::program::arguments::{Arguments, Connect};
 use crate::program::{NAME, PORT, TICKET, heard};
 
 impl Connect {
+    fn passwords(&self) -> Result<Option<Arc<Passwords>>, Error> {
+        let passwords = self.proxy_auth_file.as_deref().map(Passwords::from_file);
+        Ok(passwords.transpose()?.map(Arc::new))
+    }
+
     fn way(&self) -> Result<Way, Error> {
         let pinned = match (self.pin, &self.ca) {
             (Some(fingerprint), _) => Some(Trust::Fingerprint(fingerprint)),
@@ -28,6 +34,7 @@ impl Connect {
 pub(crate) fn check(given: &Given<Arguments>, connect: &Connect) -> Result<(), Error> {
     let way = connect.way()?;
     client_tls(&way.trust, connect.common.identity()?)?;
+    connect.passwords()?;
     connect.common.transport().check()?;
     // A ticket is for nobody who looks over a shoulder.
     let shown = match Ticket::is_meant(&connect.server, TICKET) {
@@ -48,13 +55,14 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
     let common = &arguments.common;
     let mut way = arguments.way()?;
     let key_log = common.key_log()?;
-    let locals = arguments.locals;
+    let locals = arguments.locals.clone();
     let settings = ClientSettings {
         server: way.server.clone(),
         token: way.token.clone(),
         locals: locals.iter().map(|local| local.address().ip()).collect(),
-        metered: arguments.metered,
+        metered: arguments.metered.clone(),
         idle: common.idle(),
+        passwords: arguments.passwords()?,
         transport: common.transport(),
     };
     // A port that is taken is told before anything is tried.
@@ -80,11 +88,39 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
             }
         }
     };
+    let mut forwards = Vec::new();
+    for forward in &arguments.forward {
+        let listener = TcpListener::bind(forward.listen).await;
+        let listener = listener.map_err(|source| Error::Listen {
+            address: forward.listen.to_string(),
+            source,
+        })?;
+        forwards.push((listener, forward.target.clone()));
+    }
     let client = tokio::select! {
         client = connecting => client?,
         stop = stop.as_mut() => return Ok(ExitCode::from(stop.exit_code())),
     };
     say!("proxy on {}", listener.local_addr()?);
+    if !listener.local_addr()?.ip().is_loopback() && arguments.proxy_auth_file.is_none() {
+        note!(
+            "whoever reaches {} can use this proxy: give --proxy-auth-file",
+            arguments.proxy
+        );
+    }
+    let mut forwarding = tokio::task::JoinSet::new();
+    for (listener, target) in forwards {
+        say!("forwarding {} to {target}", listener.local_addr()?);
+        let client = Arc::clone(&client);
+        forwarding.spawn(async move { client.forward(listener, target).await });
+    }
+    let status = common.status().await?;
+    let showing = async {
+        match &status {
+            Some(page) => page.run(|| client.status()).await,
+            None => std::future::pending().await,
+        }
+    };
     let quit = async {
         if !arguments.screen {
             return std::future::pending().await;
@@ -111,8 +147,12 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
             _ = stop => {}
             () = quit => {}
             () = reporting => {}
+            () = showing => {}
+            never = service::watchdog() => match never {},
         }
     };
+    service::ready();
     client.run(listener, until).await?;
+    service::stopping();
     Ok(ExitCode::SUCCESS)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 
 use mpquic_bond::{AllowList, Error, Identity, Server, ServerSettings, server_tls};
+use mpquic_peer::service;
 use mpquic_peer::{Given, Hangups, log, note, say};
 
 use crate::program::arguments::{Arguments, Role, Serve};
@@ -123,6 +124,13 @@ pub(crate) async fn serve(given: &Given<Arguments>, arguments: &Serve) -> Result
     if let Some(fingerprint) = fingerprint {
         say!("fingerprint sha256:{fingerprint}");
     }
+    let status = common.status().await?;
+    let showing = async {
+        match &status {
+            Some(page) => page.run(|| server.status()).await,
+            None => std::future::pending().await,
+        }
+    };
     let reloading = async {
         let mut hangups = hangups;
         loop {
@@ -144,8 +152,12 @@ pub(crate) async fn serve(given: &Given<Arguments>, arguments: &Serve) -> Result
         tokio::select! {
             _ = stop => {}
             () = reloading => {}
+            () = showing => {}
+            never = service::watchdog() => match never {},
         }
+        service::stopping();
     };
+    service::ready();
     server.run(until).await;
     Ok(())
 }

@@ -86,6 +86,7 @@ pub(crate) fn client_settings(server: SocketAddr, locals: &[IpAddr]) -> ClientSe
         locals: locals.to_vec(),
         metered: Vec::new(),
         idle: Duration::from_secs(60),
+        passwords: None,
         transport: Transport::default(),
     }
 }
