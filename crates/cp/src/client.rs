@@ -209,6 +209,42 @@ impl Client {
         Ok(())
     }
 
+    /// Makes a folder of the server, and those that lead to it; one that is there stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not let this client put files, or the connection breaks.
+    pub async fn make_folder(&self, name: &Name) -> Result<(), Error> {
+        self.make_folder_with(name, None).await
+    }
+
+    /// Removes a file, a link or an empty folder of the server; with `deep`, a folder with all that is below it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, the server does not let this client remove anything, or the connection breaks.
+    pub async fn remove(&self, name: &Name, deep: bool) -> Result<(), Error> {
+        let name = name.clone();
+        self.order(Request::Remove { name, deep }).await
+    }
+
+    /// Gives a file, a link or a folder of the server another name, which nothing has.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, the other name is taken, the server does not let this client remove and put, or the connection breaks.
+    pub async fn rename(&self, name: &Name, to: &Name) -> Result<(), Error> {
+        let (name, to) = (name.clone(), to.clone());
+        self.order(Request::Rename { name, to }).await
+    }
+
+    pub(crate) async fn order(&self, request: Request) -> Result<(), Error> {
+        match self.request(&request, true).await? {
+            (.., Answer::Done) => Ok(()),
+            (.., other) => Err(unexpected(&other)),
+        }
+    }
+
     /// Tells `told` when no path works any more, and when one does again.
     pub async fn watch(&self, mut told: impl FnMut(&str)) -> Infallible {
         /// Shorter silences are told to nobody.

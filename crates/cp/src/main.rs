@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use std::task::Poll;
 use std::time::Duration;
 
+use clap::CommandFactory as _;
 use mpquic_cp::{Error, Exit, List, Name};
 use mpquic_peer::{Given, Hangups, note, say};
 
 use program::arguments::{Arguments, Role};
+use program::change::Change;
 use program::session::Stopping;
-use program::{invite, list, serve, session, share, transfer};
+use program::{change, invite, list, serve, session, share, transfer};
 
 /// How long the program waits at its end for who reads its lines.
 const PARTING: Duration = Duration::from_secs(1);
@@ -64,21 +66,46 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
     if given.is_check {
         match &role {
             Role::Serve(arguments) => serve::check(&given, arguments)?,
-            Role::Get { connect, .. } | Role::Put { connect, .. } | Role::Ls { connect, .. } => {
+            Role::Get { connect, .. }
+            | Role::Put { connect, .. }
+            | Role::Ls { connect, .. }
+            | Role::Mkdir { connect, .. }
+            | Role::Mv { connect, .. }
+            | Role::Rm { connect, .. } => {
                 session::check(&given, connect)?;
             }
             Role::Share(_) | Role::Invite(_) | Role::Revoke(_) => {
                 say!("{}", given.shown.trim_end());
             }
-            Role::Check { .. } => {}
+            Role::Check { .. } | Role::Manual { .. } => {}
         }
         return Ok(0);
     }
     match role {
         Role::Serve(arguments) => serve::serve(&given, &arguments, stop, hangups).await,
+        Role::Mkdir { connect, remote } => {
+            change::change(&connect, &Change::MakeFolder(remote.parse()?), stop).await
+        }
+        Role::Mv { connect, from, to } => {
+            change::change(&connect, &Change::rename(&from, &to)?, stop).await
+        }
+        Role::Rm {
+            connect,
+            remote,
+            recursive,
+        } => {
+            let name: Name = remote.parse()?;
+            change::change(&connect, &Change::Remove(name, recursive), stop).await
+        }
         Role::Share(arguments) => share::share(&arguments, stop).await,
         Role::Invite(arguments) => invite::invite(&arguments),
         Role::Revoke(arguments) => invite::revoke(&arguments),
+        Role::Manual { folder } => {
+            for file in mpquic_peer::write_manual(Arguments::command(), &folder)? {
+                say!("{}", file.display());
+            }
+            Ok(0)
+        }
         Role::Check { .. } => {
             let why =
                 "check what? `check serve`, or get, put or ls, with the flags that it is to have";

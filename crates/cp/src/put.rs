@@ -103,7 +103,7 @@ impl Client {
                 Kind::Link => {}
                 Kind::Folder => {
                     if to.last().is_some() {
-                        let made = self.make_folder(&to, entry.mode.map(open_mode)).await;
+                        let made = self.make_folder_with(&to, entry.mode.map(open_mode)).await;
                         if let Err(error) = made {
                             tell(error, to == target, progress)?;
                         } else {
@@ -129,13 +129,17 @@ impl Client {
         .await?;
         // What may not be written could not have been filled; those inside before those around them.
         for (to, mode) in locked.into_iter().rev() {
-            let made = self.make_folder(&to, Some(mode)).await;
+            let made = self.make_folder_with(&to, Some(mode)).await;
             made.or_else(|error| tell(error, false, progress))?;
         }
         Ok(())
     }
 
-    async fn make_folder(&self, name: &Name, mode: Option<u32>) -> Result<(), Error> {
+    pub(crate) async fn make_folder_with(
+        &self,
+        name: &Name,
+        mode: Option<u32>,
+    ) -> Result<(), Error> {
         let name = name.clone();
         let (.., answer) = self.request(&Request::Folder { name, mode }, true).await?;
         done(&answer)

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::io::ErrorKind::{
-    AlreadyExists, InvalidFilename, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+    AlreadyExists, DirectoryNotEmpty, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
+    NotFound, PermissionDenied,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,6 +125,8 @@ pub(crate) async fn answer(
             job.put(&name, &offer).await
         }
         Ok(Request::Folder { name, mode }) => job.folder(&name, mode).await,
+        Ok(Request::Remove { name, deep }) => job.remove(&name, deep).await,
+        Ok(Request::Rename { name, to }) => job.rename(&name, &to).await,
         Ok(Request::Link {
             name,
             target,
@@ -533,6 +536,65 @@ impl Job<'_> {
         made.await.map_err(not_written)?;
         wire::send(self.send, &Answer::Done).await?;
         Ok(format!("has the folder {name}"))
+    }
+
+    fn check_removable(&self, name: &Name) -> Result<(), Refusal> {
+        if !self.share.rights.remove {
+            let why = match self.user {
+                Some(_) => "this user may not remove anything here",
+                None => "this server lets nobody remove anything",
+            };
+            return Err(Refusal::new(RefusalKind::Denied, why));
+        }
+        if name.last().is_none() {
+            let why = "the folder that is served stays";
+            return Err(Refusal::new(RefusalKind::Denied, why));
+        }
+        Ok(())
+    }
+
+    async fn remove(&mut self, name: &Name, deep: bool) -> Result<String, Stop> {
+        self.check_removable(name)?;
+        // It may take as long as a listing.
+        let _turn = self.limits.listing().await?;
+        let hidden = self.share.hidden.clone();
+        let removed = self.blocking(name, move |root, name| {
+            tree::remove(root, name, deep, &hidden)
+        });
+        removed.await.map_err(|error| match error.kind() {
+            DirectoryNotEmpty => {
+                let why = "it is not empty: --recursive removes all that is in it";
+                Refusal::new(RefusalKind::Denied, why).into()
+            }
+            _ => disk(error),
+        })?;
+        wire::send(self.send, &Answer::Done).await?;
+        Ok(format!("removed {name}"))
+    }
+
+    async fn rename(&mut self, name: &Name, to: &Name) -> Result<String, Stop> {
+        self.check_removable(name)?;
+        self.check_writable(to)?;
+        if !self.share.has(to) {
+            return Err(Refusal::new(RefusalKind::Denied, "permission denied").into());
+        }
+        let (hidden, other) = (self.share.hidden.clone(), to.clone());
+        let renamed = self.blocking(name, move |root, name| {
+            tree::rename(root, name, &other, &hidden)
+        });
+        renamed.await.map_err(|error| match error.kind() {
+            AlreadyExists => {
+                let why = format!("{to} is there already");
+                Refusal::new(RefusalKind::Denied, why).into()
+            }
+            InvalidInput => {
+                let why = "a folder does not go into itself";
+                Refusal::new(RefusalKind::Denied, why).into()
+            }
+            _ => disk(error),
+        })?;
+        wire::send(self.send, &Answer::Done).await?;
+        Ok(format!("renamed {name} to {to}"))
     }
 
     async fn link(&mut self, name: &Name, target: String, offer: &Offer) -> Result<String, Stop> {

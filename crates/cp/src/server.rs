@@ -11,6 +11,7 @@ use mpquic::{
     Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, ServerConfig,
     VarInt,
 };
+use mpquic_peer::status::{Present, Status};
 use mpquic_peer::{Admitted, Door, Greeting, Pace, Token, Transport, User, Users};
 use tokio::time::timeout;
 
@@ -66,6 +67,7 @@ pub struct Server {
     endpoint: Endpoint,
     root: PathBuf,
     current: Arc<Current>,
+    present: Arc<Present>,
 }
 
 /// What is offered now; those that have it go on with it.
@@ -226,6 +228,7 @@ impl Server {
             endpoint,
             root: settings.root,
             current: Arc::new(Current(RwLock::new(Arc::new(open)))),
+            present: Arc::default(),
         })
     }
 
@@ -279,6 +282,15 @@ impl Server {
         })
     }
 
+    /// What its clients do.
+    pub fn status(&self) -> Status {
+        Status {
+            program: "mpquic-cp",
+            role: "serve",
+            peers: self.present.peers(),
+        }
+    }
+
     /// Serves clients until `stop` is done. Each of their transfers is a line for `log`.
     pub async fn run(
         &self,
@@ -287,6 +299,7 @@ impl Server {
     ) {
         let house = Arc::new(House {
             current: Arc::clone(&self.current),
+            present: Arc::clone(&self.present),
             limits: Arc::new(Limits::new(mpquic_peer::raise_open_files())),
             strangers: Pace::default(),
         });
@@ -317,6 +330,7 @@ impl Server {
 /// What all connections share.
 struct House {
     current: Arc<Current>,
+    present: Arc<Present>,
     limits: Arc<Limits>,
     /// Lines about those that are no clients yet.
     strangers: Pace,
@@ -345,6 +359,17 @@ async fn serve(
         None => remote.to_string().into(),
     };
     log(&format!("{who}: a client"));
+    let name = user.as_deref().map(Admitted::name);
+    let requests = Arc::new(());
+    let open = Arc::clone(&requests);
+    let _present = house.present.enter(remote, name, &connection, move || {
+        // Each has a handle, as have this one and the loop below.
+        [(
+            "requests",
+            Arc::strong_count(&open).saturating_sub(2) as u64,
+        )]
+        .into()
+    });
     let limits = limits::Share::new(Arc::clone(&house.limits));
     let pace = Arc::new(Pace::default());
     let until = async {
@@ -366,7 +391,9 @@ async fn serve(
             Ok((send, recv)) => {
                 let (house, limits, log) = (Arc::clone(&house), limits.clone(), log.clone());
                 let (pace, user, who) = (Arc::clone(&pace), user.clone(), Arc::clone(&who));
+                let counted = Arc::clone(&requests);
                 tokio::spawn(async move {
+                    let _counted = counted;
                     let user = user.as_deref();
                     let share = match house.current.get().of(user) {
                         Ok(share) => share,

@@ -187,6 +187,32 @@ pub(crate) fn make_folder(dir: &Dir, name: &Name, mode: Option<u32>) -> io::Resu
     mode.map_or(Ok(()), |mode| set_mode_of(dir, name, mode))
 }
 
+/// Removes a file, a link or a folder; one that is not empty with `deep` only.
+pub(crate) fn remove(dir: &Dir, name: &Name, deep: bool, hidden: &Hidden) -> io::Result<()> {
+    let metadata = dir.symlink_metadata(name.path())?;
+    if hidden.has(&metadata) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    match (metadata.is_dir(), deep) {
+        (true, true) => dir.remove_dir_all(name.path()),
+        (true, false) => dir.remove_dir(name.path()),
+        (false, _) => dir.remove_file(name.path()),
+    }
+}
+
+/// Gives a file, a link or a folder another name, whose folder is made if there is none. Nothing that is there is replaced, unless it comes
+/// there at this very moment.
+pub(crate) fn rename(dir: &Dir, from: &Name, to: &Name, hidden: &Hidden) -> io::Result<()> {
+    if hidden.has(&dir.symlink_metadata(from.path())?) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    if dir.symlink_metadata(to.path()).is_ok() {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    make_folder(dir, &to.folder(), None)?;
+    dir.rename(from.path(), dir, to.path())
+}
+
 /// Whether the file that is there was changed after this time, as far as is known.
 pub(crate) fn is_newer(dir: &Dir, name: &Name, than: Option<u64>) -> bool {
     let there = dir.symlink_metadata(name.path()).ok();

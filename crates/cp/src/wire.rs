@@ -9,7 +9,7 @@
 //! | `List` | `Listing`, an [`Entry`] per file, folder and link, an [`Omission`] per thing that is left out, an empty message |
 //! | `Get`, with the length and the SHA-256 of what the client has | `Content`: from where on; the bytes; the SHA-256 of the whole file |
 //! | `Put`, with the size | `Resume`: what the server has; the client sends from where on (64 bits), the bytes, the SHA-256 of the whole file; then `Done` |
-//! | `Folder`, `Link` | `Done` |
+//! | `Folder`, `Link`, `Remove`, `Rename` | `Done` |
 //!
 //! Fields that came later may be missing, and those that are not known are passed over: a side tells the other only what it has asked for.
 
@@ -107,6 +107,16 @@ pub(crate) enum Request {
         /// A file that was changed after this link is kept.
         keep_newer: bool,
     },
+    Remove {
+        name: Name,
+        /// A folder with all that is below it; else an empty one only.
+        deep: bool,
+    },
+    Rename {
+        name: Name,
+        /// The other name, which nothing has yet.
+        to: Name,
+    },
 }
 
 impl Request {
@@ -116,7 +126,9 @@ impl Request {
             | Self::Get { name, .. }
             | Self::Put { name, .. }
             | Self::Folder { name, .. }
-            | Self::Link { name, .. } => name,
+            | Self::Link { name, .. }
+            | Self::Remove { name, .. }
+            | Self::Rename { name, .. } => name,
         }
     }
 }

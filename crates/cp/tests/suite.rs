@@ -1,6 +1,8 @@
 //! The tests of this crate, in one program: each program of its own would be linked with all of the stack again.
 //! A new file is named here.
 
+#[cfg(unix)]
+mod change;
 mod copy;
 #[cfg(target_os = "linux")]
 mod namespaces;

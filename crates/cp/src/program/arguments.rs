@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use mpquic_cp::{CopyOptions, Error};
-use mpquic_peer::{Fingerprint, Identity, Local, Rate, Right, Token, Transport};
+use mpquic_peer::status::StatusServer;
+use mpquic_peer::{Fingerprint, Identity, Local, LogFormat, Rate, Right, Token, Transport, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,12 +95,44 @@ pub(crate) enum Role {
         #[arg(long)]
         links: bool,
     },
+    /// Makes a folder on the server, and those that lead to it.
+    Mkdir {
+        #[command(flatten)]
+        connect: Connect,
+        /// Its name.
+        remote: String,
+    },
+    /// Gives a file or folder on the server another name, which nothing has.
+    Mv {
+        #[command(flatten)]
+        connect: Connect,
+        /// The file or folder.
+        from: String,
+        /// Its other name; into that folder, if it ends with `/`.
+        to: String,
+    },
+    /// Removes a file or an empty folder on the server.
+    Rm {
+        #[command(flatten)]
+        connect: Connect,
+        /// Its name.
+        remote: String,
+        /// A folder with all that is below it.
+        #[arg(short, long)]
+        recursive: bool,
+    },
     /// Serves one file or folder to those who have the ticket that it prints, for as long as it runs.
     Share(ShareOne),
     /// Adds a user to the file of users, and prints a ticket, which takes the place of the server's name.
     Invite(Invite),
     /// Removes a user from the file of users; a server that runs closes the user's connections.
     Revoke(Revoke),
+    /// Writes the manual pages and the completions of shells into a folder.
+    #[command(hide = true)]
+    Manual {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Says what a command would do with its flags and its file, and whether the files that it needs are right.
     Check {
         /// The command, with its flags: `check serve --config cp.toml`.
@@ -171,9 +204,21 @@ pub(crate) struct Serve {
     /// Let clients put files; with --token-file, --users or --client-ca.
     #[arg(long)]
     pub(crate) allow_put: bool,
+    /// Let clients remove and rename; with --token-file, --users or --client-ca. Renaming needs --allow-put, too.
+    #[arg(long)]
+    pub(crate) allow_remove: bool,
     /// Take clients with a certificate of this authority (PEM) only.
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca: Option<PathBuf>,
+    /// Show what it does at this address, as a page with charts (/) and for Prometheus (/metrics), such as 127.0.0.1:9433.
+    #[arg(long, value_name = "ADDR", value_parser = mpquic_peer::socket_address)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// A file with the token that whoever looks must have: a password with any name, or a bearer token.
+    #[arg(long, value_name = "FILE", requires = "metrics")]
+    pub(crate) metrics_token_file: Option<PathBuf>,
+    /// How lines of the log are written: text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
     /// Another address of this server, which clients are told to open paths to; several times for several.
     #[arg(long, value_name = "ADDR", value_parser = mpquic_peer::socket_address)]
     pub(crate) announce: Vec<SocketAddr>,
@@ -182,6 +227,25 @@ pub(crate) struct Serve {
     pub(crate) identity: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl Serve {
+    /// What shows the figures, if they are to be shown; the log is in its format from here on.
+    pub(crate) async fn status(&self) -> Result<Option<StatusServer>, Error> {
+        mpquic_peer::log_in(self.log_format);
+        let Some(address) = self.metrics else {
+            return Ok(None);
+        };
+        let server = StatusServer::bind(address, self.metrics_token_file.as_deref()).await?;
+        let here = server
+            .local_addr()
+            .map_err(|source| mpquic_peer::Error::Listen {
+                address: address.to_string(),
+                source,
+            })?;
+        say!("status on http://{here}/");
+        Ok(Some(server))
+    }
 }
 
 #[derive(Debug, Clone, Args)]

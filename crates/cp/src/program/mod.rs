@@ -1,6 +1,7 @@
 //! The program: its command line, a server, and clients with a screen.
 
 pub(crate) mod arguments;
+pub(crate) mod change;
 pub(crate) mod invite;
 pub(crate) mod list;
 pub(crate) mod screen;

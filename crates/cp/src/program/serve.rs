@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use mpquic_cp::{Error, Server, ServerSettings, server_tls};
+use mpquic_peer::service;
 use mpquic_peer::{Given, Hangups, Identity, Users, identity_folder, log, note, say};
 
 use crate::program::arguments::{Arguments, Role, Serve};
@@ -14,7 +15,7 @@ impl Serve {
         Ok(ServerSettings {
             root: self.root.clone(),
             allow_put: self.allow_put,
-            allow_remove: false,
+            allow_remove: self.allow_remove,
             client_certificates: self.client_ca.is_some(),
             token: self.common.token()?,
             users: self.users.as_deref().map(mpquic_cp::users).transpose()?,
@@ -42,6 +43,7 @@ impl Serve {
             ("--key", &common.key),
             ("--token-file", &common.token_file),
             ("--keylog", &common.keylog),
+            ("--metrics-token-file", &self.metrics_token_file),
         ] {
             secrets.extend(path.clone().map(|path| (flag, path)));
         }
@@ -134,11 +136,20 @@ pub(crate) async fn serve(
         say!("fingerprint sha256:{fingerprint}");
     }
     // To be stopped is how a service ends well, whoever asks for it.
+    let status = arguments.status().await?;
+    let showing = async {
+        match &status {
+            Some(page) => page.run(|| server.status()).await,
+            None => std::future::pending().await,
+        }
+    };
     let reloading = async {
         loop {
             hangups.next().await;
             match reload(given, &server, users.as_deref()) {
-                Ok(()) => log!("the settings are read again: token, --allow-put and --announce"),
+                Ok(()) => log!(
+                    "the settings are read again: token, --allow-put, --allow-remove and --announce"
+                ),
                 Err(why) => log!("the settings stay as they are: {why}"),
             }
         }
@@ -147,8 +158,12 @@ pub(crate) async fn serve(
         tokio::select! {
             _ = stop => {}
             () = reloading => {}
+            () = showing => {}
+            never = service::watchdog() => match never {},
         }
+        service::stopping();
     };
+    service::ready();
     server.run(stop, |line| log!("{line}")).await;
     Ok(0)
 }
@@ -164,7 +179,7 @@ fn keep_apart(flag: &str, secret: &Path, root: &Path) -> Result<(), Error> {
     let there = absolute.ancestors().find_map(|way| way.canonicalize().ok());
     if there.is_some_and(|there| there.starts_with(&root)) {
         let what = match flag {
-            "--token-file" => "the token",
+            "--token-file" | "--metrics-token-file" => "the token",
             "--keylog" => "the secrets of connections",
             _ => "the server's key",
         };
