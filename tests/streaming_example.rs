@@ -13,10 +13,14 @@ mod arguments;
 mod cli;
 #[path = "../examples/streaming/fetch.rs"]
 mod fetch;
+#[path = "../examples/streaming/hosts.rs"]
+mod hosts;
 #[path = "../examples/transfer/lab.rs"]
 mod lab;
 #[path = "../examples/transfer/link.rs"]
 mod link;
+#[path = "../examples/transfer/pin.rs"]
+mod pin;
 #[path = "../examples/streaming/playback.rs"]
 mod playback;
 #[path = "../examples/streaming/protocol.rs"]
@@ -115,7 +119,7 @@ fn without_arguments() {
             )
         })
         .collect();
-    assert_eq!(links, [("near", 9.0, 5), ("far", 9.0, 450)]);
+    assert_eq!(links, [("wifi", 12.0, 8), ("lte", 8.0, 35)]);
 }
 
 #[test]
@@ -185,6 +189,55 @@ async fn plays() {
     assert_eq!(json["chunks"].as_array().unwrap().len(), 6);
     assert!(json["learned"].is_null());
     assert!(report.to_string().contains("SHA-256 right"));
+}
+
+/// The server of one host and the player of another, which reach each other by a socket and a pin.
+#[tokio::test]
+async fn plays_between_two_hosts() {
+    let parse = |arguments: &[&str]| {
+        let arguments = ["streaming"].iter().chain(arguments);
+        cli::Arguments::try_parse_from(arguments)
+    };
+    let served = parse(&[
+        "--serve",
+        "127.0.0.1:0",
+        "--scheduler",
+        "minrtt",
+        "--seconds",
+        "3",
+    ]);
+    let mut served = served.unwrap().serving().unwrap();
+    served.video.length = LENGTH;
+    let (told, hears) = tokio::sync::oneshot::channel();
+    let ready = |addresses: &[std::net::SocketAddr], pin: pin::Pin| {
+        told.send((addresses[0], pin)).unwrap();
+    };
+    let server = tokio::spawn(hosts::serve(served, ready, pending()));
+    let (address, pin) = hears.await.unwrap();
+    let (address, pin) = (address.to_string(), pin.to_string());
+    let play = |pin: &str| {
+        let from = ["--play", &address, "--pin", pin, "--seconds", "3", "--json"];
+        let from = [&from[..], &["--local", "127.0.0.1", "--local", "127.0.0.1"]].concat();
+        let mut options = parse(&from).unwrap().playing().unwrap().unwrap();
+        options.video.length = LENGTH;
+        options
+    };
+    let report = hosts::play(&play(&pin), pending()).await.unwrap();
+    assert_eq!((report.end, &report.error), ("played", &None));
+    assert!(report.sha256_ok && report.chunks.len() == 3);
+    assert_eq!(report.paths.len(), 2);
+    assert!(report.to_string().contains("127.0.0.1"), "{report}");
+
+    // Another server than the one that was named.
+    let other = play(&format!("sha256:{}", "00".repeat(32)));
+    let report = hosts::play(&other, pending()).await.unwrap();
+    let error = report.error.unwrap();
+    assert!(error.contains("another certificate"), "{error}");
+    server.abort();
+
+    assert!(parse(&["--play", "127.0.0.1:1"]).is_err(), "without a pin");
+    assert!(parse(&["--play", "127.0.0.1:1", "--pin", "sha256:12"]).is_err());
+    assert!(parse(&["--serve", "127.0.0.1:1", "--path", "a:1:2"]).is_err());
 }
 
 #[tokio::test]

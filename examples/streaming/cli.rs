@@ -1,20 +1,27 @@
 //! The command line of the example.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::Parser;
 use mpquic::CongestionControl;
 
+use crate::hosts::{Play, Serve};
 use crate::link::LinkArgument;
+use crate::pin::Pin;
 use crate::protocol::Video;
 use crate::schedulers::Choice;
 use crate::streaming::{Options, OptionsError, bitrates};
 
 const EXAMPLES: &str = "\
 Examples:
-  A minute of video over a near and a far path, scheduled by dqn, a trained policy that comes with this library, or
+  A minute of video over Wi-Fi and LTE, both emulated, scheduled by dqn, a trained policy that comes with this library, or
   by arrival if this program was built without the feature neural, which brings in the trained policies:
     streaming
+
+  Between two hosts: on the one that has the video, which prints its fingerprint, and on the other, over two links:
+    streaming --serve 0.0.0.0:4433 --scheduler arrival
+    streaming --play 203.0.113.5:4433 --pin sha256:9f86d0.. --local 192.168.1.23 --local 10.64.3.9
 
   Other schedulers for comparison, 20 s each:
     streaming --scheduler arrival --seconds 20
@@ -22,6 +29,9 @@ Examples:
 
   A policy of your own, trained by training/:
     streaming --scheduler-config '{\"model\": \"my_policy.onnx\"}'
+
+  The network that was searched for dqn, on which it is at its best:
+    streaming --path near:9:5:0:50 --path far:9:450:0:50
 
   Another network: one path with 20 Mbit/s and 5 ms, one with 15 Mbit/s, 77 ms, 1 % loss and a queue of 50 packets:
     streaming --path wifi:20:5 --path lte:15:77:1:50
@@ -39,7 +49,7 @@ Exit status:
   2    the command line is wrong
   130  stopped by Ctrl-C or SIGTERM; the summary is printed";
 
-/// Plays DASH-like video over emulated paths in one process: a server, a relay per path, a player.
+/// Plays DASH-like video over several paths: emulated ones in one process, or those between two hosts.
 #[derive(Debug, Parser)]
 #[command(name = "streaming", after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -89,9 +99,27 @@ pub(crate) struct Arguments {
     #[arg(
         long = "path",
         value_name = "NAME:RATE_MBPS:OWD_MS[:LOSS[:QUEUE]]",
-        default_values = ["near:9:5:0:50", "far:9:450:0:50"],
+        default_values = ["wifi:12:8", "lte:8:35"],
+        conflicts_with_all = ["serve", "play"],
     )]
     paths: Vec<LinkArgument>,
+
+    /// Only serve, at this address, until stopped; repeat for more.
+    #[arg(long, value_name = "ADDR", conflicts_with = "play")]
+    pub(crate) serve: Vec<SocketAddr>,
+
+    /// Only play, from the server at this address. The length and the bitrates must be the server's, or some of them.
+    #[arg(long, value_name = "ADDR", requires = "pin")]
+    pub(crate) play: Option<SocketAddr>,
+
+    /// The fingerprint of the server's certificate, as it prints it.
+    #[arg(long, value_name = "sha256:HEX", requires = "play")]
+    pin: Option<Pin>,
+
+    /// With --play, the local address of a path; repeat for more paths. The first path carries the handshake. By default,
+    /// one path from the address that the system chooses.
+    #[arg(long, value_name = "IP", requires = "play")]
+    local: Vec<IpAddr>,
 
     /// The seed of the content and of all randomness in the links.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -117,7 +145,7 @@ pub(crate) fn has_policies() -> bool {
 impl Arguments {
     /// A line for those who name no scheduler and so do not get the one that this example is about.
     pub(crate) fn hint(&self) -> Option<String> {
-        let missing = self.scheduler.is_none() && !has_policies();
+        let missing = self.scheduler.is_none() && self.play.is_none() && !has_policies();
         missing.then(|| {
             format!(
                 "scheduled by {HEURISTIC}; with the trained policies, which take minutes to build: \
@@ -126,17 +154,51 @@ impl Arguments {
         })
     }
 
-    pub(crate) fn options(self) -> Result<Options, OptionsError> {
+    fn choice(&self) -> Result<Choice, OptionsError> {
         let default = if has_policies() { POLICY } else { HEURISTIC };
         let scheduler = self.scheduler.as_deref().unwrap_or(default);
-        Options {
-            scheduler: Choice::parse(scheduler, &self.scheduler_config)?,
+        Ok(Choice::parse(scheduler, &self.scheduler_config)?)
+    }
+
+    fn video(&self) -> Result<Video, OptionsError> {
+        Ok(Video {
+            chunks: self.seconds,
+            length: Duration::from_secs(1),
+            bitrates: bitrates(&self.bitrates)?,
+        })
+    }
+
+    /// What is to be served, with `--serve`.
+    pub(crate) fn serving(&self) -> Result<Serve, OptionsError> {
+        Ok(Serve {
+            listen: self.serve.clone(),
+            scheduler: self.choice()?,
             congestion: self.congestion,
-            video: Video {
-                chunks: self.seconds,
-                length: Duration::from_secs(1),
-                bitrates: bitrates(&self.bitrates)?,
-            },
+            video: self.video()?,
+            seed: self.seed,
+        })
+    }
+
+    /// What is to be played, with `--play`.
+    pub(crate) fn playing(&self) -> Option<Result<Play, OptionsError>> {
+        let (server, pin) = (self.play?, self.pin?);
+        Some(self.video().map(|video| Play {
+            server,
+            pin,
+            locals: self.local.clone(),
+            congestion: self.congestion,
+            video,
+            buffer: self.buffer,
+            live: !self.json,
+        }))
+    }
+
+    /// What is to be done in one process.
+    pub(crate) fn options(self) -> Result<Options, OptionsError> {
+        Options {
+            scheduler: self.choice()?,
+            congestion: self.congestion,
+            video: self.video()?,
             buffer: self.buffer,
             links: self.paths,
             seed: self.seed,

@@ -1,5 +1,5 @@
-//! Plays DASH-like video over two emulated paths in one process: a server, a relay per path, and a
-//! player. Run it without arguments.
+//! Plays DASH-like video over several paths: without arguments, over two emulated ones in one process, with a server, a relay per
+//! path, and a player; with `--serve` and `--play`, between two hosts.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 #[macro_use]
@@ -10,10 +10,13 @@ mod lines;
 mod arguments;
 mod cli;
 mod fetch;
+mod hosts;
 #[path = "../transfer/lab.rs"]
 mod lab;
 #[path = "../transfer/link.rs"]
 mod link;
+#[path = "../transfer/pin.rs"]
+mod pin;
 mod playback;
 mod protocol;
 mod report;
@@ -53,8 +56,13 @@ async fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    match run(arguments).await {
-        Ok(report) if report.end == "stopped" => ExitCode::from(INTERRUPTED),
+    let done = if arguments.serve.is_empty() {
+        run(arguments).await.map(|report| report.end)
+    } else {
+        serve(&arguments).await.map(|()| "served")
+    };
+    match done {
+        Ok("stopped") => ExitCode::from(INTERRUPTED),
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             note!("error: {error}");
@@ -66,19 +74,34 @@ async fn main() -> ExitCode {
     }
 }
 
+async fn stopped() {
+    if stop::requested().await.is_err() {
+        // Then it is ended as any program is.
+        std::future::pending().await
+    }
+}
+
+async fn serve(arguments: &cli::Arguments) -> Result<(), Error> {
+    if let Some(hint) = arguments.hint() {
+        note!("{hint}");
+    }
+    let ready = |addresses: &[std::net::SocketAddr], pin| {
+        for address in addresses {
+            note!("serving on {address}, pin {pin}");
+        }
+    };
+    hosts::serve(arguments.serving()?, ready, stopped()).await
+}
+
 async fn run(arguments: cli::Arguments) -> Result<Report, Error> {
     let json = arguments.json;
     if let Some(hint) = arguments.hint() {
         note!("{hint}");
     }
-    let options = arguments.options()?;
-    let stop = async {
-        if stop::requested().await.is_err() {
-            // Then it is ended as any program is.
-            std::future::pending().await
-        }
+    let report = match arguments.playing() {
+        Some(options) => hosts::play(&options?, stopped()).await?,
+        None => streaming::run(&arguments.options()?, stopped()).await?,
     };
-    let report = streaming::run(&options, stop).await?;
     if json {
         say!("{}", report.to_json());
     } else {

@@ -207,9 +207,11 @@ impl Report {
             "{:width$}{:>14}{:>11}{:>13}{:>9}",
             "", "link", "delay", "received", "share"
         )?;
-        for (path, delay) in self.paths.iter().zip(&self.delays_ms) {
+        for (number, path) in self.paths.iter().enumerate() {
             let link = path.rate_mbps.map(|mbps| format!("{mbps} Mbit/s"));
-            let delay = format!("{delay} ms");
+            // Of real links, neither is known.
+            let delay = self.delays_ms.get(number);
+            let delay = delay.map_or_else(String::new, |delay| format!("{delay} ms"));
             let received = format!("{:.1} MB", path.bytes as f64 / 1e6);
             let share = format!("{:.1} %", path.share * 100.0);
             writeln!(

@@ -1,7 +1,7 @@
 //! A sender over a connection of mpquic-proto: shows it the paths, hands its datagrams over, tells it their fates. No I/O.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_proto::{
@@ -13,6 +13,9 @@ use crate::{Config, Fate, PathId, PathView, Sender, SenderStats};
 
 /// The longest datagram that fits the smallest packet that QUIC has (1,200 bytes), whatever its path.
 pub const MAX_PAYLOAD: usize = 1_150;
+
+/// A round trip that is longer than the shortest by this, and by half of that, is longer by a queue.
+const QUEUE: Duration = Duration::from_millis(25);
 
 /// Sets what the side that sends frames wants of its transport: an acknowledgement of each packet at once, so that silence is told
 /// from one that waits for a second packet. It needs nothing of the other side but the extension, which mpquic has.
@@ -69,6 +72,22 @@ const fn of_path(id: mpquic_proto::PathId) -> PathId {
     PathId(id.0)
 }
 
+/// What a path can carry, in bytes per second; 0 if it is not known.
+fn rate(stats: &PathStats) -> u64 {
+    let rtt = stats.rtt.as_secs_f64();
+    // Before the first sample, the RTT is a guess.
+    if !stats.has_rtt || rtt == 0.0 {
+        return 0;
+    }
+    let window = (stats.cwnd as f64 / rtt) as u64;
+    // A window that is not filled does not shrink when the link fades: where a queue stands, what is delivered is what the link
+    // carries. Repair that went by the window would make that queue longer.
+    if stats.delivery_rate > 0 && stats.rtt > stats.min_rtt + QUEUE.max(stats.min_rtt / 2) {
+        return window.min(stats.delivery_rate);
+    }
+    window
+}
+
 impl Outlet {
     /// A sender without flows and paths. Datagrams have at most [`MAX_PAYLOAD`] bytes.
     pub fn new(config: Config, now: Instant) -> Self {
@@ -118,18 +137,12 @@ impl Outlet {
                 .map(|(_, len)| len)
                 .sum();
             let room = stats.cwnd.saturating_sub(stats.in_flight);
-            let rtt = stats.rtt.as_secs_f64();
             self.views.push(PathView {
                 id,
                 rtt: stats.rtt,
                 rttvar: stats.rtt_var,
                 room: room.saturating_sub(queued as u64),
-                // Before the first sample, the RTT is a guess.
-                rate: if stats.has_rtt && rtt > 0.0 {
-                    (stats.cwnd as f64 / rtt) as u64
-                } else {
-                    0
-                },
+                rate: rate(&stats),
                 backup: status == PathStatus::Backup,
             });
         }

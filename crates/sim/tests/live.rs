@@ -86,3 +86,14 @@ fn far_and_lossy_paths_are_repaired_ahead() {
     let again = late("live:4Mbit/s:30s:retransmit:warm");
     assert!(learned <= 0.3 * again, "{learned} % of {again} %");
 }
+
+/// Where the links carry less than the camera makes, some frames are whole, and not parts of all.
+#[test]
+fn a_camera_that_is_too_fast_loses_frames_and_not_all_of_them() {
+    let links = [1_600_000, 1_200_000].map(|rate| LinkConfig::new(rate, ms(20)));
+    let result = run(&links, "live:4Mbit/s:20s:warm:key=1", 1);
+    // It was 1 % when parts of all frames left.
+    assert!(result.values["in_time"] > 20.0, "{result:?}");
+    let bare = run(&links, "live:4Mbit/s:20s:bare:warm:key=1", 1);
+    assert!(result.values["in_time"] > 10.0 * bare.values["in_time"]);
+}

@@ -194,7 +194,10 @@ impl Cell<'_> {
         let mut hasher = SipHasher13::new();
         hasher.write(self.network.twin.as_bytes());
         hasher.write(b"/");
-        hasher.write(self.id.workload.as_bytes());
+        match self.workload.scene() {
+            Some(scene) => hasher.write(scene.as_bytes()),
+            None => hasher.write(self.id.workload.as_bytes()),
+        }
         hasher.write_u64(seed);
         hasher.finish128().h1
     }

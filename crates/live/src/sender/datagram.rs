@@ -67,6 +67,50 @@ pub enum Fate {
     },
 }
 
+/// Something to send. Flows and symbols by number; paths that have ended since are as good as none.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Item {
+    Source {
+        flow: u32,
+        symbol: u64,
+    },
+    Again {
+        flow: u32,
+        symbol: u64,
+        path: PathId,
+        cause: Cause,
+    },
+    Repair {
+        flow: u32,
+        last: u64,
+    },
+    Probe(PathId),
+}
+
+/// A packet of which a copy is due, on whichever path has room first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    pub(super) flow: u32,
+    pub(super) symbol: u64,
+    /// The path that it was sent on.
+    pub(super) from: Option<PathId>,
+    /// It is known to be lost there.
+    pub(super) lost: bool,
+}
+
+/// What is known of a datagram that was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    /// Whose part it is, unless it is a repair packet or a probe.
+    pub(super) part: Option<(u32, u64)>,
+    pub(super) flow: Option<u32>,
+    /// It may still be acknowledged in time: neither overdue, nor is its fate known.
+    pub(super) live: bool,
+    pub(super) settled: bool,
+    /// The transport has it and has not sent it.
+    pub(super) waits: bool,
+}
+
 /// Datagrams and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {

@@ -1,5 +1,6 @@
 //! The sender: which packet goes where, what is sent again, what is repaired ahead of loss, and what is too late.
 
+mod capacity;
 mod datagram;
 mod flow;
 mod habit;
@@ -11,11 +12,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 pub use datagram::{Cause, Count, Fate, SenderStats, Transmit};
+use datagram::{Due, Item, Sent};
 pub use flow::{Flow, FrameInfo, SendError};
 use flow::{MAX_COPIES, Outbound, Place};
 use path::{PROBE, Path, Standing};
 pub use path::{PathId, PathView};
-use rates::Situation;
 pub use rates::{Learned, NotLearned, RATES, Repair};
 
 use crate::rlc::{DENSE, MAX_SYMBOL};
@@ -24,11 +25,8 @@ use crate::wire::{Packet, REPAIR_EXCESS, write_repair_header};
 /// How many datagrams are followed: of those before, fates are not heard any more.
 const FOLLOWED: usize = 8_192;
 
-/// The share of what the paths can carry that frames and all that goes with them may have.
-const FILLED: f64 = 0.9;
-
-/// The share of what is left then that repair may have: the rest is for key frames and for copies.
-const HEADROOM: f64 = 0.5;
+/// How many copies wait for room.
+const WAITING: usize = 1_024;
 
 /// How many repair packets wait for room.
 const MAX_DUE: f64 = 4.0;
@@ -52,37 +50,6 @@ impl Default for Config {
             seed: 0,
         }
     }
-}
-
-/// Something to send. Flows and symbols by number; paths that have ended since are as good as none.
-#[derive(Debug, Clone, Copy)]
-enum Item {
-    Source {
-        flow: u32,
-        symbol: u64,
-    },
-    Again {
-        flow: u32,
-        symbol: u64,
-        path: PathId,
-        cause: Cause,
-    },
-    Repair {
-        flow: u32,
-        last: u64,
-    },
-    Probe(PathId),
-}
-
-/// What is known of a datagram that was sent.
-#[derive(Debug, Clone, Copy)]
-struct Sent {
-    /// Whose part it is, unless it is a repair packet or a probe.
-    part: Option<(u32, u64)>,
-    flow: Option<u32>,
-    /// It may still be acknowledged in time: neither overdue, nor is its fate known.
-    live: bool,
-    settled: bool,
 }
 
 /// What frames go in, datagrams come out of, and their fates go in again. It reads no clock and does no I/O: times are arguments.
@@ -122,6 +89,12 @@ pub struct Sender {
     /// What is sent before all else: copies, hedges, probes.
     urgent: VecDeque<Item>,
     queue: VecDeque<Item>,
+    /// Copies that wait for room.
+    waiting: VecDeque<Due>,
+    /// Parts that the transport had not sent when it was last asked, with the time when it was given them.
+    unsent: VecDeque<(u64, Instant)>,
+    /// It is told when datagrams leave.
+    hears_sent: bool,
     last_frame: Option<Instant>,
     stats: SenderStats,
 }
@@ -141,6 +114,9 @@ impl Sender {
             sent: VecDeque::with_capacity(FOLLOWED),
             urgent: VecDeque::with_capacity(256),
             queue: VecDeque::with_capacity(1_024),
+            waiting: VecDeque::with_capacity(WAITING),
+            unsent: VecDeque::with_capacity(1_024),
+            hears_sent: false,
             last_frame: None,
             stats: SenderStats::default(),
         }
@@ -193,9 +169,13 @@ impl Sender {
         let cap = self.cap(now);
         let situation = self.situation(flow);
         let way = self.shortest_way();
+        let behind = self.is_behind(now, flow);
         let Some(to) = self.flows.get_mut(flow as usize) else {
             return Err(SendError::NoFlow(flow));
         };
+        // Where less leaves than comes, parts of all frames would be too late, and no frame whole: then some of them go, and others do not.
+        let late = behind && !info.key;
+        let due = to.due;
         let place = Place {
             sent: now.saturating_duration_since(self.begin).as_millis() as u64,
             budget: to.flow.deadline.saturating_sub(way).as_millis() as u32,
@@ -207,7 +187,15 @@ impl Sender {
         let first = to.encoder.next();
         let (id, parts) = to.push(now, frame, info, &place, &mut self.stats.dropped)?;
         for symbol in first..first + u64::from(parts) {
-            self.queue.push_back(Item::Source { flow, symbol });
+            if late && let Some(packet) = to.packet(symbol) {
+                packet.dropped = true;
+            } else {
+                self.queue.push_back(Item::Source { flow, symbol });
+            }
+        }
+        if late {
+            to.due = due;
+            self.stats.dropped += u64::from(parts);
         }
         while to.due >= 1.0 {
             to.due -= 1.0;
@@ -232,12 +220,14 @@ impl Sender {
         let (part, flow) = (sent.part, sent.flow);
         let was_live = sent.live;
         let was_settled = sent.settled;
+        sent.waits = false;
         if !matches!(fate, Fate::Sent { .. }) {
             (sent.live, sent.settled) = (false, true);
         }
         let to = flow.and_then(|flow| self.flows.get_mut(flow as usize));
         match fate {
             Fate::Sent { path: id, at } => {
+                self.hears_sent = true;
                 if let Some(path) = self.paths.iter_mut().find(|path| path.view.id == id) {
                     path.sent(tag, at, part.is_some());
                 }
@@ -308,8 +298,16 @@ impl Sender {
                         flow: None,
                         live: false,
                         settled: false,
+                        waits: true,
                     };
-                    Some(self.transmit(Some(path), now + PROBE, Cause::Probe, kind, datagram.len()))
+                    Some(self.transmit(
+                        now,
+                        Some(path),
+                        now + PROBE,
+                        Cause::Probe,
+                        kind,
+                        datagram.len(),
+                    ))
                 }
             };
             if transmit.is_some() {
@@ -343,26 +341,6 @@ impl Sender {
             ]
         });
         judged.chain(paths.flatten()).min()
-    }
-
-    /// How many bytes per second an encoder may make for this flow: 90 % of what the paths can carry, less what other flows have, less
-    /// repair and copies. `None` while no path says what it can carry.
-    pub fn target_rate(&self, now: Instant, flow: u32) -> Option<u64> {
-        let own = self.flows.get(flow as usize)?;
-        let room = self.capacity(now)? as f64 * FILLED;
-        let others: f64 = self
-            .flows
-            .iter()
-            .filter(|other| other.id != flow)
-            .map(|other| other.frames_meter.rate(now) + other.extra_meter.rate(now))
-            .sum();
-        let frames = own.frames_meter.rate(now);
-        let extra = if frames > 0.0 {
-            own.extra_meter.rate(now) / frames
-        } else {
-            0.0
-        };
-        Some(((room - others).max(0.0) / (1.0 + extra.max(own.rate))) as u64)
     }
 
     /// What it has done.
@@ -419,6 +397,12 @@ impl Sender {
                 self.urgent.push_back(Item::Probe(id));
             }
         }
+        while let Some(due) = self.waiting.front().copied() {
+            if !self.copy(now, due) {
+                break;
+            }
+            self.waiting.pop_front();
+        }
         let round_trip = self.longest_round_trip();
         let way = self.shortest_way();
         for flow in &mut self.flows {
@@ -444,26 +428,64 @@ impl Sender {
             return;
         };
         packet.live = packet.live.saturating_sub(u8::from(was_live));
+        let due = Due {
+            flow,
+            symbol,
+            from,
+            lost,
+        };
+        if self.copy(now, due) {
+            return;
+        }
+        if self.waiting.len() < WAITING {
+            self.waiting.push_back(due);
+        } else {
+            self.stats.copies_skipped += 1;
+        }
+    }
+
+    /// Sends a copy if that is of use. Returns whether there is nothing left to do: it is to be asked again once there is room.
+    fn copy(&mut self, now: Instant, due: Due) -> bool {
+        let Due {
+            flow,
+            symbol,
+            from,
+            lost,
+        } = due;
+        let Some(packet) = self
+            .flows
+            .get_mut(flow as usize)
+            .and_then(|flow| flow.packet(symbol))
+        else {
+            return true;
+        };
         if !packet.wants()
             || packet.live > 0
             || packet.copies >= MAX_COPIES
             || now >= packet.deadline
         {
-            return;
+            return true;
         }
         let deadline = packet.deadline;
         let len = self.config.max_datagram;
-        let fits = |path: &&Path| path.has_room(len) && path.arrival(now) <= deadline;
-        let other = self.best(now, |path| Some(path.view.id) != from && fits(&path));
         // On the path that lost it, once it is known to be lost: it answers.
-        let same = || {
+        let other = |path: &Path| Some(path.view.id) != from;
+        let in_time = |path: &Path| path.arrival(now) <= deadline;
+        let best = |room: bool, other_path: bool| {
             self.best(now, |path| {
-                lost && Some(path.view.id) == from && fits(&path)
+                (!room || path.has_room(len))
+                    && in_time(path)
+                    && (other(path) == other_path)
+                    && (other_path || lost)
             })
         };
-        let Some(path) = other.or_else(same) else {
+        let Some(path) = best(true, true).or_else(|| best(true, false)) else {
+            // A key frame may be larger than the window of a path that has carried little so far.
+            if best(false, true).or_else(|| best(false, false)).is_some() {
+                return false;
+            }
             self.stats.copies_skipped += 1;
-            return;
+            return true;
         };
         if let Some(packet) = self.flows[flow as usize].packet(symbol) {
             packet.copies += 1;
@@ -475,6 +497,7 @@ impl Sender {
             path,
             cause: Cause::Copy,
         });
+        true
     }
 
     /// How long a packet takes on the fastest path at least.
@@ -554,8 +577,16 @@ impl Sender {
             flow: Some(flow),
             live: true,
             settled: false,
+            waits: true,
         };
-        Some(self.transmit(path, deadline - way, Cause::Source, kind, datagram.len()))
+        Some(self.transmit(
+            now,
+            path,
+            deadline - way,
+            Cause::Source,
+            kind,
+            datagram.len(),
+        ))
     }
 
     fn again(
@@ -595,8 +626,9 @@ impl Sender {
             flow: Some(flow),
             live: true,
             settled: false,
+            waits: true,
         };
-        Some(self.transmit(Some(path), deadline - way, cause, kind, datagram.len()))
+        Some(self.transmit(now, Some(path), deadline - way, cause, kind, datagram.len()))
     }
 
     fn repair(
@@ -649,8 +681,10 @@ impl Sender {
             flow: Some(flow),
             live: false,
             settled: false,
+            waits: true,
         };
         Some(self.transmit(
+            now,
             Some(path),
             deadline - way,
             Cause::Repair,
@@ -661,6 +695,7 @@ impl Sender {
 
     fn transmit(
         &mut self,
+        now: Instant,
         path: Option<PathId>,
         deadline: Instant,
         cause: Cause,
@@ -676,66 +711,23 @@ impl Sender {
             self.sent.pop_front();
             self.first_tag += 1;
         }
+        if self.unsent.len() == FOLLOWED {
+            self.unsent.pop_front();
+        }
         self.sent.push_back(kind);
+        let tag = self.first_tag + self.sent.len() as u64 - 1;
+        if cause == Cause::Source {
+            self.unsent.push_back((tag, now));
+        }
         Transmit {
             path,
-            tag: self.first_tag + self.sent.len() as u64 - 1,
+            tag,
             deadline,
             cause,
         }
     }
-
-    fn longest_round_trip(&self) -> Duration {
-        self.paths
-            .iter()
-            .map(|path| path.view.rtt)
-            .max()
-            .unwrap_or_default()
-    }
-
-    /// What the paths that are well can carry, in bytes per second; `None` if one of them does not say.
-    fn capacity(&self, now: Instant) -> Option<u64> {
-        let mut rates = self
-            .paths
-            .iter()
-            .filter(|path| path.standing(now) == Standing::Well)
-            .map(|path| path.view.rate);
-        let sum = rates.try_fold(0_u64, |sum, rate| {
-            (rate > 0).then(|| sum.saturating_add(rate))
-        });
-        sum.filter(|sum| *sum > 0)
-    }
-
-    /// The highest rate of repair that headroom allows.
-    fn cap(&self, now: Instant) -> f64 {
-        let frames: f64 = self
-            .flows
-            .iter()
-            .map(|flow| flow.frames_meter.rate(now))
-            .sum();
-        match self.capacity(now) {
-            Some(capacity) if frames > 0.0 => {
-                (capacity as f64 * FILLED / frames - 1.0).max(0.0) * HEADROOM
-            }
-            _ => f64::INFINITY,
-        }
-    }
-
-    fn situation(&self, flow: u32) -> Situation {
-        let Some(flow) = self.flows.get(flow as usize) else {
-            return Situation::default();
-        };
-        // A round trip until it is overdue, and half of one until the copy is there.
-        let again = self
-            .paths
-            .iter()
-            .map(|path| path.view.rtt * 3 / 2)
-            .max()
-            .unwrap_or_default()
-            + Duration::from_millis(20);
-        Situation {
-            loss: 1.0 - flow.share,
-            again: again.as_secs_f64() / flow.flow.deadline.as_secs_f64(),
-        }
-    }
 }
+
+#[cfg(test)]
+#[path = "copies_tests.rs"]
+mod copies_tests;

@@ -147,6 +147,14 @@ impl Path {
         }
     }
 
+    /// For how long the oldest packet has been on its way, of those that were sent after the newest acknowledged one: while packets
+    /// leave, a round trip with all queues.
+    pub(super) fn age(&self, now: Instant) -> Duration {
+        self.silent.front().map_or(Duration::ZERO, |since| {
+            now.saturating_duration_since(*since)
+        })
+    }
+
     /// When it is dark, if nothing is heard until then.
     pub(super) fn dark_at(&self) -> Option<Instant> {
         self.silent

@@ -138,6 +138,15 @@ impl Workload {
         }
     }
 
+    /// What of the workload decides on the randomness of the network, if that is less than all of it: who compares ways to send the
+    /// same frames lets all of them meet the same losses and delays.
+    pub fn scene(&self) -> Option<String> {
+        match self {
+            Self::Live(live) => Some(live.scene().to_string()),
+            _ => None,
+        }
+    }
+
     /// The limit of a run in virtual time. It is generous: a run that exceeds it has failed.
     pub fn time_limit(&self) -> Duration {
         self.kind().time_limit()

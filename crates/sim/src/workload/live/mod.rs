@@ -217,6 +217,16 @@ impl Live {
         frame
     }
 
+    /// The same frames, without how they are sent.
+    pub(super) fn scene(&self) -> Self {
+        Self {
+            protection: Protection::Learned,
+            repair: 0.0,
+            price: two_percent(),
+            ..self.clone()
+        }
+    }
+
     /// What the settings of the transport are to be for it: those of [`mpquic_live::tune`].
     pub(super) fn tune(&self, transport: &mut TransportConfig) {
         mpquic_live::tune(transport);
