@@ -43,8 +43,10 @@ pub struct PathFigures {
 impl PathFigures {
     /// Those of all paths of a connection.
     pub fn of(connection: &Connection) -> Vec<Self> {
-        // A system that does not tell its interfaces has them without names.
-        let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+        Self::named(connection, &interfaces())
+    }
+
+    fn named(connection: &Connection, interfaces: &[if_addrs::Interface]) -> Vec<Self> {
         let name_of = |ip: IpAddr| {
             let found = interfaces.iter().find(|one| one.ip() == ip.to_canonical());
             found.map(|interface| interface.name.clone())
@@ -70,6 +72,11 @@ impl PathFigures {
         });
         figures.collect()
     }
+}
+
+/// Those of this machine; a system that does not tell them has paths without names.
+fn interfaces() -> Vec<if_addrs::Interface> {
+    if_addrs::get_if_addrs().unwrap_or_default()
 }
 
 /// One connection.
@@ -258,13 +265,14 @@ impl Present {
 
     /// What they do.
     pub fn peers(&self) -> Vec<Peer> {
+        let interfaces = interfaces();
         let all = self.all();
         let peers = all.1.values().map(|one| Peer {
             peer: one.peer.clone(),
             user: one.user.clone(),
             age: one.since.elapsed().as_secs_f64(),
             open: (one.open)(),
-            paths: PathFigures::of(&one.connection),
+            paths: PathFigures::named(&one.connection, &interfaces),
         });
         peers.collect()
     }

@@ -12,7 +12,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::error::Error;
@@ -97,19 +97,31 @@ impl StatusServer {
     /// Answers with what `status` says, for as long as it is polled.
     pub async fn run(&self, status: impl Fn() -> Status) {
         let turns = Arc::new(Semaphore::new(AT_A_TIME));
+        // The figures are made for those who may see them.
+        let (asking, mut asked) = mpsc::channel::<oneshot::Sender<Status>>(AT_A_TIME);
         loop {
-            let Ok(turn) = Arc::clone(&turns).acquire_owned().await else {
-                return;
+            let coming = async {
+                // It is never closed.
+                let turn = Arc::clone(&turns).acquire_owned().await;
+                (turn, self.listener.accept().await)
             };
-            let Ok((socket, _)) = self.listener.accept().await else {
+            let (turn, accepted) = tokio::select! {
+                coming = coming => coming,
+                Some(asker) = asked.recv() => {
+                    // One who is gone needs them no more.
+                    let _ = asker.send(status());
+                    continue;
+                }
+            };
+            let Ok((socket, _)) = accepted else {
                 // The one that came is gone, or there are no descriptors for now.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let (guard, status) = (Arc::clone(&self.guard), status());
+            let (guard, asking) = (Arc::clone(&self.guard), asking.clone());
             tokio::spawn(async move {
                 // One who does not ask or read is given up.
-                let _ = timeout(PATIENCE, answer(socket, &guard, &status)).await;
+                let _ = timeout(PATIENCE, answer(socket, &guard, &asking)).await;
                 drop(turn);
             });
         }
@@ -124,11 +136,16 @@ fn random() -> Result<[u8; 32], Error> {
     Ok(bytes)
 }
 
-async fn answer(mut socket: TcpStream, guard: &Guard, status: &Status) -> io::Result<()> {
+type Asking = mpsc::Sender<oneshot::Sender<Status>>;
+
+async fn answer(mut socket: TcpStream, guard: &Guard, asking: &Asking) -> io::Result<()> {
     let mut head = Vec::new();
-    let answer = loop {
+    let response = loop {
         if head.len() > LONGEST {
-            break Answer::plain("431 Request Header Fields Too Large", "too long\n");
+            break Response::Ready(Answer::plain(
+                "431 Request Header Fields Too Large",
+                "too long\n",
+            ));
         }
         if socket.read_buf(&mut head).await? == 0 {
             return Ok(());
@@ -136,9 +153,24 @@ async fn answer(mut socket: TcpStream, guard: &Guard, status: &Status) -> io::Re
         let mut fields = [httparse::EMPTY_HEADER; 64];
         let mut request = httparse::Request::new(&mut fields);
         match request.parse(&head) {
-            Ok(httparse::Status::Complete(_)) => break respond(&request, guard, status),
+            Ok(httparse::Status::Complete(_)) => break respond(&request, guard),
             Ok(httparse::Status::Partial) => {}
-            Err(_) => break Answer::plain("400 Bad Request", "that is no request\n"),
+            Err(_) => {
+                let answer = Answer::plain("400 Bad Request", "that is no request\n");
+                break Response::Ready(answer);
+            }
+        }
+    };
+    let answer = match response {
+        Response::Ready(answer) => answer,
+        Response::Figures { write, head_only } => {
+            let (asker, status) = oneshot::channel();
+            // Neither fails while it runs.
+            let _ = asking.send(asker).await;
+            let status = status.await.map_err(io::Error::other)?;
+            let mut answer = write(&status);
+            answer.head_only = head_only;
+            answer
         }
     };
     let more = answer.more;
@@ -155,6 +187,16 @@ async fn answer(mut socket: TcpStream, guard: &Guard, status: &Status) -> io::Re
         socket.write_all(answer.body.as_bytes()).await?;
     }
     socket.shutdown().await
+}
+
+/// What a request gets.
+enum Response {
+    Ready(Answer),
+    /// The figures, written so.
+    Figures {
+        write: fn(&Status) -> Answer,
+        head_only: bool,
+    },
 }
 
 struct Answer {
@@ -181,7 +223,7 @@ impl Answer {
     }
 }
 
-fn respond(request: &httparse::Request<'_, '_>, guard: &Guard, status: &Status) -> Answer {
+fn respond(request: &httparse::Request<'_, '_>, guard: &Guard) -> Response {
     let field = |name: &str| {
         let mut found = request
             .headers
@@ -197,42 +239,49 @@ fn respond(request: &httparse::Request<'_, '_>, guard: &Guard, status: &Status) 
     if request.method != Some("GET") && !is_head {
         let mut answer = Answer::plain("405 Method Not Allowed", "GET and HEAD only\n");
         answer.more = "Allow: GET, HEAD\r\n".to_owned();
-        return answer;
+        return Response::Ready(answer);
     }
     if !guard.takes(field("authorization").as_deref()) {
         let mut answer = Answer::plain("401 Unauthorized", "this needs the token\n");
         answer.more = "WWW-Authenticate: Basic realm=\"mpquic\"\r\n".to_owned();
-        return answer;
+        return Response::Ready(answer);
     }
     // A page of the web may lead a browser here by a name of its own that is resolved to this address (DNS rebinding). With a token,
     // that does not help it: browsers give it to the name only for which it was typed.
     if guard.token.is_none() && !field("host").is_some_and(|host| is_here(&host)) {
-        return Answer::plain(
+        return Response::Ready(Answer::plain(
             "421 Misdirected Request",
             "ask for this by its address or as localhost\n",
-        );
+        ));
     }
     let site = field("sec-fetch-site").unwrap_or_default();
     if site == "cross-site" && field("sec-fetch-dest").as_deref() != Some("document") {
-        return Answer::plain("403 Forbidden", "not for other pages\n");
+        return Response::Ready(Answer::plain("403 Forbidden", "not for other pages\n"));
     }
     let path = request.path.unwrap_or_default();
     let path = path.split(['?', '#']).next().unwrap_or_default();
-    let mut answer = match path {
-        "/" => page(),
-        "/metrics" => Answer::of(
-            "200 OK",
-            "text/plain; version=0.0.4; charset=utf-8",
-            status.to_prometheus(),
-        ),
-        "/status.json" => {
+    let write: fn(&Status) -> Answer = match path {
+        "/metrics" => |status| {
+            let kind = "text/plain; version=0.0.4; charset=utf-8";
+            Answer::of("200 OK", kind, status.to_prometheus())
+        },
+        "/status.json" => |status| {
             let text = serde_json::to_string(status).unwrap_or_default();
             Answer::of("200 OK", "application/json", text)
+        },
+        other => {
+            let mut answer = match other {
+                "/" => page(),
+                _ => Answer::plain("404 Not Found", "there are /, /metrics and /status.json\n"),
+            };
+            answer.head_only = is_head;
+            return Response::Ready(answer);
         }
-        _ => Answer::plain("404 Not Found", "there are /, /metrics and /status.json\n"),
     };
-    answer.head_only = is_head;
-    answer
+    Response::Figures {
+        write,
+        head_only: is_head,
+    }
 }
 
 /// The page, whose script and style alone may run in it, and which loads nothing from elsewhere.
