@@ -48,11 +48,8 @@ run() {
     until_said ready "$out/from_client"
     echo >&8
     until_said seconds "$out/from_client"
-    echo >&8
-    echo >&7
-    echo >&7
-    wait
     exec 7>&- 8>&-
+    wait
 }
 
 for stack in ${*:-mpquic quinn}; do

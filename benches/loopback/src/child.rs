@@ -1,8 +1,9 @@
 //! The two processes that are measured: a server and a client, told by lines what to do.
 
 use std::io::{BufRead, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,9 @@ const LARGE: u64 = 64 << 10;
 
 /// Handshakes before a storm.
 const BEFORE: usize = 200;
+
+/// Requests that a connection has under way at most when they come at a rate.
+const UNDER_WAY: u64 = 64;
 
 /// Handshakes that a client has under way at once when it makes many connections.
 const AT_ONCE: usize = 16;
@@ -57,15 +61,25 @@ pub(crate) struct ClientOptions {
     pub(crate) server: SocketAddr,
     #[arg(long)]
     pub(crate) chunks: bool,
-    #[arg(long, default_value_t = 1)]
-    pub(crate) paths: u8,
-    /// bulk, requests, handshakes, storm, many or idle
+    /// The local addresses, each with a path
+    #[arg(long, value_delimiter = ',', default_values_t = [Ipv4Addr::LOCALHOST])]
+    pub(crate) bind: Vec<Ipv4Addr>,
+    /// bulk, up, requests, paced, handshakes, storm, many or idle
     #[arg(long)]
     pub(crate) work: String,
     /// Bytes, requests, handshakes or connections
     #[arg(long)]
     pub(crate) amount: u64,
-    /// Seconds, for `storm`, `many` and `idle`
+    /// Bytes of an answer, for `requests` and `paced`
+    #[arg(long, default_value_t = SMALL)]
+    pub(crate) size: u64,
+    /// Requests a second on all connections, for `paced`
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) rate: u64,
+    /// Resume sessions
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Seconds, for `storm`, `paced`, `many` and `idle`
     #[arg(long, default_value_t = 5)]
     pub(crate) seconds: u64,
     /// The largest datagram, if not the default
@@ -92,13 +106,16 @@ fn say(line: &Value) {
     let _ = std::io::stdout().flush();
 }
 
-/// The next line, or the end of all.
-fn hear() {
+/// Waits for the next line; false at the end of all.
+fn hear() -> bool {
     let mut line = String::new();
-    let _ = std::io::stdin().lock().read_line(&mut line);
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .is_ok_and(|read| read > 0)
 }
 
-/// Serves until a line comes, then says what it counted, and ends with the next one.
+/// Serves; says with each line that comes what it counted, and ends when no more can come.
 pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
     let runtimes: Vec<Runtime> = options
         .cores
@@ -111,18 +128,19 @@ pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
         guarded: options.guarded,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
+        resume: false,
     };
-    let (address, end) = S::serve(&handles, &options.certificate, calls)?;
+    let (address, counted) = S::serve(&handles, &options.certificate, calls)?;
     for (runtime, core) in runtimes.into_iter().zip(options.cores.clone()) {
         std::thread::spawn(move || {
             pin(core).expect("a core of this machine");
             runtime.block_on(std::future::pending::<()>());
         });
     }
-    say(&json!({ "address": address.to_string() }));
-    hear();
-    say(&end());
-    hear();
+    say(&json!({ "address": address.to_string(), "pid": std::process::id() }));
+    while hear() {
+        say(&counted());
+    }
     std::process::exit(0);
 }
 
@@ -153,7 +171,7 @@ pub(crate) fn drive<S: Stack>(options: &ClientOptions) -> Result<()> {
         // An error comes with the results.
         let _ = ready.recv();
     }
-    say(&json!("ready"));
+    say(&json!({ "ready": true, "pid": std::process::id() }));
     hear();
     let begin = Instant::now();
     for (go, _, _) in &threads {
@@ -178,8 +196,9 @@ async fn work<S: Stack>(
         guarded: false,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
+        resume: options.resume,
     };
-    let client = Arc::new(S::client(&options.certificate, options.paths, calls)?);
+    let client = Arc::new(S::client(&options.certificate, &options.bind, calls)?);
     let (server, amount) = (options.server, options.amount);
     // Blocks the thread: nothing is to happen until all are ready.
     let start = move || {
@@ -191,34 +210,60 @@ async fn work<S: Stack>(
             let connection = client.connect(server).await?;
             // The window opens, and memory is there.
             S::fetch(&connection, amount / 8, calls).await?;
+            let before = S::datagrams(&connection);
             start();
-            let begin = Instant::now();
             S::fetch(&connection, amount, calls).await?;
-            Ok(vec![json!(begin.elapsed().as_secs_f64())])
+            let sent = S::datagrams(&connection) - before;
+            Ok(vec![json!({ "datagrams": sent })])
+        }
+        "up" => {
+            let connection = client.connect(server).await?;
+            S::give(&connection, amount / 8, calls).await?;
+            let before = S::datagrams(&connection);
+            start();
+            S::give(&connection, amount, calls).await?;
+            let sent = S::datagrams(&connection) - before;
+            Ok(vec![json!({ "datagrams": sent })])
         }
         "requests" => {
             let connection = client.connect(server).await?;
             for _ in 0..amount / 10 {
-                S::fetch(&connection, SMALL, calls).await?;
+                S::fetch(&connection, options.size, calls).await?;
             }
+            let before = S::datagrams(&connection);
             start();
             let mut times = Vec::new();
             for _ in 0..amount {
                 let begin = Instant::now();
-                S::fetch(&connection, SMALL, calls).await?;
+                S::fetch(&connection, options.size, calls).await?;
                 times.push(begin.elapsed());
             }
-            times.sort_unstable();
-            let at = |share: f64| times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e6;
-            Ok(vec![json!({ "p50_us": at(0.5), "p99_us": at(0.99) })])
+            let mut told = quantiles(times);
+            told["datagrams"] = json!(S::datagrams(&connection) - before);
+            Ok(vec![told])
+        }
+        "paced" => {
+            let connections = connect_all::<S>(&client, server, amount).await?;
+            for connection in &connections {
+                S::fetch(connection, options.size, calls).await?;
+            }
+            start();
+            Ok(vec![paced::<S>(&connections, options, calls).await?])
         }
         "handshakes" => {
             drop(client.connect(server).await?);
             start();
+            let mut times = Vec::new();
             for _ in 0..amount {
-                drop(client.connect(server).await?);
+                let begin = Instant::now();
+                let connection = client.connect(server).await?;
+                times.push(begin.elapsed());
+                if options.resume {
+                    // The tickets come with the first answer.
+                    S::fetch(&connection, 1, calls).await?;
+                }
             }
-            Ok(vec![json!(amount)])
+            Ok(vec![quantiles(times)])
         }
         "storm" => {
             let storm = Storm::new(&options.certificate, server, amount as usize).await?;
@@ -284,6 +329,60 @@ async fn work<S: Stack>(
         }
         other => Err(format!("no such work: {other}").into()),
     }
+}
+
+/// The median, and what one in a hundred exceeds.
+fn quantiles(mut times: Vec<Duration>) -> Value {
+    times.sort_unstable();
+    let at = |share: f64| times[(times.len() as f64 * share) as usize].as_secs_f64() * 1e6;
+    json!({ "p50_us": at(0.5), "p99_us": at(0.99), "count": times.len() })
+}
+
+/// Requests at a rate, on one connection after the other, whether or not those before are answered. Those that find too many
+/// under way are left out, and counted.
+async fn paced<S: Stack>(
+    connections: &[S::Connection],
+    options: &ClientOptions,
+    calls: Calls,
+) -> Result<Value> {
+    let (size, rate) = (options.size, options.rate);
+    let total = rate * options.seconds;
+    let most = connections.len() as u64 * UNDER_WAY;
+    let under_way = Arc::new(AtomicU64::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    let (mut begun, mut left_out) = (0, 0_u64);
+    let sent = || connections.iter().map(S::datagrams).sum::<f64>();
+    let before = sent();
+    let begin = tokio::time::Instant::now();
+    while begun < total {
+        let due = (begin.elapsed().as_secs_f64() * rate as f64) as u64;
+        while begun < due.min(total) {
+            let connection = &connections[(begun % connections.len() as u64) as usize];
+            begun += 1;
+            if under_way.load(Ordering::Relaxed) >= most {
+                left_out += 1;
+                continue;
+            }
+            under_way.fetch_add(1, Ordering::Relaxed);
+            let (connection, under_way) = (connection.clone(), Arc::clone(&under_way));
+            tasks.spawn(async move {
+                let begin = Instant::now();
+                let fetched = S::fetch(&connection, size, calls).await;
+                under_way.fetch_sub(1, Ordering::Relaxed);
+                fetched.map(|()| begin.elapsed())
+            });
+        }
+        let next = Duration::from_secs_f64((begun + 1) as f64 / rate as f64);
+        tokio::time::sleep_until(begin + next).await;
+    }
+    let mut times = Vec::new();
+    while let Some(task) = tasks.join_next().await {
+        times.push(task??);
+    }
+    let mut told = quantiles(times);
+    told["left_out"] = json!(left_out);
+    told["datagrams"] = json!(sent() - before);
+    Ok(told)
 }
 
 async fn connect_all<S: Stack>(

@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use crate::seal::{TAG, keys, seal};
-use crate::stack::{Calls, PIECE, RECEIVE_BUFFER, Result, SEND_BUFFER, Stack, ZEROS};
+use crate::stack::{Calls, Counted, PIECE, RECEIVE_BUFFER, Result, SEND_BUFFER, Stack, ZEROS};
 
 /// Bytes of a datagram, if nothing else is asked for: what mpquic finds that loopback carries.
 const DATAGRAM: usize = 9188;
@@ -255,7 +255,7 @@ impl Stack for Floor {
         runtimes: &[Handle],
         _certificate: &Path,
         calls: Calls,
-    ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)> {
+    ) -> Result<(SocketAddr, Counted)> {
         let [runtime] = runtimes else {
             return Err("there are no shards here".into());
         };
@@ -270,7 +270,7 @@ impl Stack for Floor {
         Ok((address, Box::new(|| Value::Null)))
     }
 
-    fn client(_certificate: &Path, _addresses: u8, calls: Calls) -> Result<Self> {
+    fn client(_certificate: &Path, _locals: &[Ipv4Addr], calls: Calls) -> Result<Self> {
         Ok(Self(datagram(calls)))
     }
 

@@ -1,32 +1,41 @@
 //! Measures mpquic beside quinn over loopback: two processes on cores of their own, in alternating rounds.
 
 mod child;
+mod everyday;
 mod floor;
+mod links;
 mod measure;
 mod ours;
 mod peer;
+mod process;
+mod rows;
 mod seal;
 mod stack;
 mod storm;
 mod tcp;
+mod tls;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use child::{ClientOptions, ServerOptions};
+use everyday::Everyday;
 use floor::Floor;
 use measure::Plan;
 use ours::Ours;
-use peer::Quinn;
+use peer::{Noq, Quinn};
 use stack::Result;
 use tcp::Tcp;
+use tls::Tls;
 
 #[derive(Debug, Parser)]
 #[command(
     about = "Measures mpquic beside quinn over loopback",
     after_help = "\
 Examples:
+  loopback everyday              what people have: 5 to 1,000 Mbit/s, delay, two paths, small requests, handshakes; as root, with
+                                 namespaces and token buckets. 10 minutes; --list names the rows
   loopback bulk                  1 GiB: goodput, CPU per byte of both sides, with and without chunks, over two paths;
                                  and what the system's calls and the encryption take alone, with UDP and with TCP
   loopback requests              1 KiB requests, one after another: median and 99th percentile
@@ -49,14 +58,19 @@ struct Options {
 pub(crate) enum Kind {
     Mpquic,
     Quinn,
+    Noq,
     /// UDP and encryption, and no protocol
     Floor,
     /// TCP and encryption
     Tcp,
+    /// TCP and rustls
+    Tls,
 }
 
 #[derive(Debug, Subcommand)]
 enum Role {
+    /// Everyday rates, small requests and handshakes, beside quinn, noq and TCP with rustls: a table
+    Everyday(Everyday),
     /// Goodput and CPU per byte of one long transfer
     Bulk(Plan),
     /// Times of small requests
@@ -96,15 +110,20 @@ fn run(role: &Role) -> Result<()> {
         Role::Server { stack, options } => match stack {
             Kind::Mpquic => child::serve::<Ours>(options),
             Kind::Quinn => child::serve::<Quinn>(options),
+            Kind::Noq => child::serve::<Noq>(options),
             Kind::Floor => child::serve::<Floor>(options),
             Kind::Tcp => child::serve::<Tcp>(options),
+            Kind::Tls => child::serve::<Tls>(options),
         },
         Role::Client { stack, options } => match stack {
             Kind::Mpquic => child::drive::<Ours>(options),
             Kind::Quinn => child::drive::<Quinn>(options),
+            Kind::Noq => child::drive::<Noq>(options),
             Kind::Floor => child::drive::<Floor>(options),
             Kind::Tcp => child::drive::<Tcp>(options),
+            Kind::Tls => child::drive::<Tls>(options),
         },
+        Role::Everyday(plan) => everyday::run(plan),
         Role::Bulk(plan) => measure::bulk(plan),
         Role::Requests(plan) => measure::requests(plan),
         Role::Handshakes(plan) => measure::handshakes(plan),

@@ -1,13 +1,12 @@
 //! Runs the two processes of a measurement, reads what the system says of them, and compares rounds.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::Kind;
+use crate::process::{Loops, Process, list};
 use crate::stack::Result;
 
 #[derive(Debug, Args)]
@@ -101,107 +100,10 @@ impl Run {
     }
 }
 
-/// A process that is measured.
-struct Process {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Process {
-    fn start(arguments: Vec<String>) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let input = child.stdin.take().ok_or("no input")?;
-        let output = child.stdout.take().ok_or("no output")?;
-        Ok(Self {
-            child,
-            input,
-            output: BufReader::new(output),
-        })
-    }
-
-    /// The next line that it says.
-    fn hear(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        if self.output.read_line(&mut line)? == 0 {
-            return Err("a process ended early".into());
-        }
-        Ok(serde_json::from_str(&line)?)
-    }
-
-    fn tell(&mut self) -> Result<()> {
-        Ok(self.input.write_all(b"\n")?)
-    }
-
-    /// CPU seconds of all its threads.
-    fn cpu(&self) -> Result<f64> {
-        let mut nanoseconds = 0.0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
-            let first = text.split_whitespace().next().unwrap_or_default();
-            nanoseconds += first.parse::<f64>()?;
-        }
-        Ok(nanoseconds / 1e9)
-    }
-
-    /// CPU seconds in user space, to a hundredth.
-    fn user(&self) -> Result<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name before it, in brackets, may have spaces. Field 14 of proc_pid_stat(5), in ticks of USER_HZ, which is 100.
-        let behind = stat.rsplit_once(')').ok_or("no name")?.1;
-        let ticks = behind.split_whitespace().nth(11);
-        Ok(ticks.ok_or("no utime")?.parse::<f64>()? / 100.0)
-    }
-
-    /// Resident bytes.
-    fn memory(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
-        Ok(kilobytes.ok_or("no VmRSS")?.parse::<f64>()? * 1024.0)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Loops that run on cores until this is dropped.
-struct Loops(Vec<Child>);
-
-impl Loops {
-    /// With a command in front of the loop, as a word and its arguments, or none.
-    fn start(cores: &[usize], front: &[&str]) -> Result<Self> {
-        let mut loops = Self(Vec::new());
-        for core in cores {
-            let mut command = Command::new("taskset");
-            command.args(["-c", &core.to_string()]).args(front);
-            command.args(["sh", "-c", "while :; do :; done"]);
-            loops.0.push(command.spawn()?);
-        }
-        Ok(loops)
-    }
-}
-
-impl Drop for Loops {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn list(cores: &[usize]) -> String {
-    let text: Vec<_> = cores.iter().map(usize::to_string).collect();
-    text.join(",")
+/// So many addresses of this host.
+fn loopback(count: u8) -> String {
+    let all: Vec<_> = (1..=count).map(|last| format!("127.0.0.{last}")).collect();
+    all.join(",")
 }
 
 fn run(variant: &Variant, work: &str, amount: u64, seconds: u64) -> Result<Run> {
@@ -228,28 +130,28 @@ fn run(variant: &Variant, work: &str, amount: u64, seconds: u64) -> Result<Run> 
     if work == "storm" {
         server.push("--guarded".into());
     }
-    let mut server = Process::start(server)?;
+    let mut server = Process::start(&[], &server)?;
     let address = server.hear()?["address"].clone();
     let mut client = arguments("client", &variant.client_cores);
     for (name, value) in [
         ("--server", address.as_str().unwrap_or_default().to_owned()),
-        ("--paths", variant.paths.to_string()),
+        ("--bind", loopback(variant.paths)),
         ("--work", work.to_owned()),
         ("--amount", amount.to_string()),
         ("--seconds", seconds.to_string()),
     ] {
         client.extend([name.to_owned(), value]);
     }
-    let mut client = Process::start(client)?;
+    let mut client = Process::start(&[], &client)?;
     let begin = [server.memory()?, client.memory()?];
     client.hear()?;
     let memory = [begin, [server.memory()?, client.memory()?]];
     let before = [server.cpu()?, client.cpu()?];
-    let user_before = server.user()? + client.user()?;
+    let user_before = server.split()?[0] + client.split()?[0];
     client.tell()?;
     let answer = client.hear()?;
     let cpu = [server.cpu()? - before[0], client.cpu()? - before[1]];
-    let user = server.user()? + client.user()? - user_before;
+    let user = server.split()?[0] + client.split()?[0] - user_before;
     server.tell()?;
     let counted = server.hear()?;
     Ok(Run {
@@ -268,7 +170,7 @@ struct Figure {
     of: fn(&Run, u64) -> f64,
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     match values.as_slice() {

@@ -11,10 +11,12 @@ use mpquic::{
     ClientConfig, Connection, ConnectionStats, Endpoint, FullMesh, RecvStream, SendStream,
     ServerConfig, TransportConfig, VarInt,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Handle;
 
-use crate::stack::{Calls, IDLE, Identity, NAME, PIECE, Result, Stack, ZEROS, client_tls};
+use crate::stack::{
+    Calls, Counted, IDLE, Identity, NAME, PIECE, Result, Stack, UP, ZEROS, client_tls,
+};
 
 pub(crate) struct Ours(Endpoint);
 
@@ -32,6 +34,7 @@ type Counts = BTreeMap<&'static str, u64>;
 fn add(counts: &mut Counts, stats: &ConnectionStats) {
     for (name, count) in [
         ("sent_bytes", stats.sent_bytes),
+        ("sent_datagrams", stats.sent_datagrams),
         ("sent_packets", stats.sent_packets),
         ("lost_packets", stats.lost_packets),
         ("retransmitted_bytes", stats.retransmitted_bytes),
@@ -73,7 +76,7 @@ impl Stack for Ours {
         runtimes: &[Handle],
         certificate: &Path,
         calls: Calls,
-    ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)> {
+    ) -> Result<(SocketAddr, Counted)> {
         let identity = Identity::new(certificate)?;
         let mut config = ServerConfig::new(Arc::new(identity.server()?))?;
         config.transport(transport(calls)?);
@@ -122,14 +125,14 @@ impl Stack for Ours {
         Ok(((Ipv4Addr::LOCALHOST, port).into(), Box::new(end)))
     }
 
-    fn client(certificate: &Path, addresses: u8, calls: Calls) -> Result<Self> {
-        let mut config = ClientConfig::new(Arc::new(client_tls(certificate)?))?;
+    fn client(certificate: &Path, locals: &[Ipv4Addr], calls: Calls) -> Result<Self> {
+        let mut config = ClientConfig::new(Arc::new(client_tls(certificate, calls)?))?;
         config.transport(transport(calls)?);
         let mut builder = Endpoint::builder().default_client(config);
-        for last in 1..=addresses {
-            builder = builder.bind((Ipv4Addr::new(127, 0, 0, last), 0).into());
+        for local in locals {
+            builder = builder.bind((*local, 0).into());
         }
-        if addresses > 1 {
+        if locals.len() > 1 {
             builder = builder.path_manager(FullMesh::new());
         }
         Ok(Self(builder.build()?))
@@ -158,6 +161,18 @@ impl Stack for Ours {
             Err("a short answer".into())
         }
     }
+
+    async fn give(connection: &Connection, bytes: u64, calls: Calls) -> Result<()> {
+        let (mut send, mut receive) = connection.open_bi().await?;
+        send.write_all(&(bytes | UP).to_be_bytes()).await?;
+        write(&mut send, bytes, calls).await?;
+        receive.read_exact(&mut [0; 8]).await?;
+        Ok(())
+    }
+
+    fn datagrams(connection: &Connection) -> f64 {
+        connection.stats().sent_datagrams as f64
+    }
 }
 
 async fn read(receive: &mut RecvStream, calls: Calls) -> Result<u64> {
@@ -179,16 +194,26 @@ async fn answer(connection: &Connection, calls: Calls) {
     while let Ok((send, receive)) = connection.accept_bi().await {
         tokio::spawn(async move {
             // If it breaks off, the client says so.
-            let _ = write(send, receive, calls).await;
+            let _ = serve(send, receive, calls).await;
         });
     }
     connection.close(VarInt::from_u32(0), b"");
 }
 
-async fn write(mut send: SendStream, mut receive: RecvStream, calls: Calls) -> Result<()> {
+async fn serve(mut send: SendStream, mut receive: RecvStream, calls: Calls) -> Result<()> {
     let mut wanted = [0; 8];
     receive.read_exact(&mut wanted).await?;
-    let mut left = u64::from_be_bytes(wanted);
+    let wanted = u64::from_be_bytes(wanted);
+    if wanted & UP == 0 {
+        return write(&mut send, wanted, calls).await;
+    }
+    let got = read(&mut receive, calls).await?;
+    send.write_all(&got.to_be_bytes()).await?;
+    send.finish()?;
+    Ok(())
+}
+
+async fn write(send: &mut SendStream, mut left: u64, calls: Calls) -> Result<()> {
     while left > 0 {
         let len = left.min(PIECE as u64);
         let piece = &ZEROS[..len as usize];

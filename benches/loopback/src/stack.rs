@@ -1,7 +1,7 @@
 //! What the measurements ask of a QUIC implementation; each does it in a file of its own.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(crate) const RECEIVE_BUFFER: usize = 8 << 20;
 pub(crate) static ZEROS: [u8; PIECE] = [0; PIECE];
 
 /// How the application sends and receives.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Calls {
     /// Owned pieces, which need not be copied, in place of `read` and `write`.
     pub(crate) chunks: bool,
@@ -37,22 +37,31 @@ pub(crate) struct Calls {
     pub(crate) mtu: Option<u16>,
     /// The system gets each datagram by itself.
     pub(crate) one_by_one: bool,
+    /// A client resumes its sessions; without, each handshake is a full one.
+    pub(crate) resume: bool,
 }
+
+/// Marks a number of bytes as those that the client sends.
+pub(crate) const UP: u64 = 1 << 63;
+
+/// What a server counted so far.
+pub(crate) type Counted = Box<dyn Fn() -> Value + Send>;
 
 /// An implementation.
 pub(crate) trait Stack: Send + Sync + Sized + 'static {
     type Connection: Clone + Send + Sync + 'static;
 
     /// Starts a server: a shard on each of these runtimes. It writes its certificate to `certificate`. Each stream asks with 8
-    /// bytes for as many bytes. Returns its address, and what says at the end what it counted.
+    /// bytes for as many bytes; with [`UP`], it says that so many follow, which are answered with 8 bytes. Returns its address,
+    /// and what says what it counted.
     fn serve(
         runtimes: &[Handle],
         certificate: &Path,
         calls: Calls,
-    ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)>;
+    ) -> Result<(SocketAddr, Counted)>;
 
-    /// A client with so many local addresses.
-    fn client(certificate: &Path, addresses: u8, calls: Calls) -> Result<Self>;
+    /// A client with these local addresses.
+    fn client(certificate: &Path, locals: &[Ipv4Addr], calls: Calls) -> Result<Self>;
 
     /// A connection with a path from each local address.
     fn connect(&self, server: SocketAddr) -> impl Future<Output = Result<Self::Connection>> + Send;
@@ -63,6 +72,20 @@ pub(crate) trait Stack: Send + Sync + Sized + 'static {
         bytes: u64,
         calls: Calls,
     ) -> impl Future<Output = Result<()>> + Send;
+
+    /// Sends so many bytes on a stream, and waits until the server has them.
+    fn give(
+        _connection: &Self::Connection,
+        _bytes: u64,
+        _calls: Calls,
+    ) -> impl Future<Output = Result<()>> + Send {
+        async { Err("this one only receives".into()) }
+    }
+
+    /// Datagrams that the client sent on it; NaN where nobody counts.
+    fn datagrams(_connection: &Self::Connection) -> f64 {
+        f64::NAN
+    }
 }
 
 /// A certificate and its key, made anew.
@@ -94,8 +117,8 @@ impl Identity {
     }
 }
 
-/// A client that trusts the certificate in the file, without resumption: each handshake is a full one.
-pub(crate) fn client_tls(file: &Path) -> Result<rustls::ClientConfig> {
+/// A client that trusts the certificate in the file.
+pub(crate) fn client_tls(file: &Path, calls: Calls) -> Result<rustls::ClientConfig> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(std::fs::read(file)?.into())?;
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
@@ -103,6 +126,8 @@ pub(crate) fn client_tls(file: &Path) -> Result<rustls::ClientConfig> {
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    tls.resumption = rustls::client::Resumption::disabled();
+    if !calls.resume {
+        tls.resumption = rustls::client::Resumption::disabled();
+    }
     Ok(tls)
 }

@@ -12,7 +12,7 @@ use mpquic::udp::{RecvMeta, Transmit};
 use mpquic::{AsyncUdpSocket, ClientConfig, Endpoint, UdpPoller};
 use tokio::runtime::Builder;
 
-use crate::stack::{Error, NAME, Result, client_tls};
+use crate::stack::{Calls, Error, NAME, Result, client_tls};
 
 /// Keeps the first datagram to each connection ID that a client made up.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ pub(crate) struct Storm {
 /// The first datagrams of so many clients.
 async fn make(certificate: &Path, server: SocketAddr, count: usize) -> Result<Vec<Vec<u8>>> {
     let kept = Arc::new(Kept::default());
-    let config = ClientConfig::new(Arc::new(client_tls(certificate)?))?;
+    let config = ClientConfig::new(Arc::new(client_tls(certificate, Calls::default())?))?;
     let endpoint = Endpoint::builder()
         .default_client(config)
         .abstract_socket(kept.clone())

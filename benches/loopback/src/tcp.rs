@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use crate::seal::{TAG, keys, seal};
-use crate::stack::{Calls, PIECE, Result, Stack, ZEROS};
+use crate::stack::{Calls, Counted, PIECE, Result, Stack, ZEROS};
 
 /// Bytes of the application in a record, and bytes of a record's header (RFC 8446 section 5.2).
 const PAYLOAD: usize = 1 << 14;
@@ -102,7 +102,7 @@ impl Stack for Tcp {
         runtimes: &[Handle],
         _certificate: &Path,
         _calls: Calls,
-    ) -> Result<(SocketAddr, Box<dyn FnOnce() -> Value + Send>)> {
+    ) -> Result<(SocketAddr, Counted)> {
         let [runtime] = runtimes else {
             return Err("there are no shards here".into());
         };
@@ -120,7 +120,7 @@ impl Stack for Tcp {
         Ok((address, Box::new(|| Value::Null)))
     }
 
-    fn client(_certificate: &Path, _addresses: u8, _calls: Calls) -> Result<Self> {
+    fn client(_certificate: &Path, _locals: &[Ipv4Addr], _calls: Calls) -> Result<Self> {
         Ok(Self)
     }
 
