@@ -24,8 +24,12 @@ const LARGE: u64 = 64 << 10;
 /// Handshakes before a storm.
 const BEFORE: usize = 200;
 
-/// Requests that a connection has under way at most when they come at a rate.
+/// Bytes that a connection has under way at most when requests come at a rate, but two requests; and requests at most.
+const UNDER_WAY_BYTES: u64 = 64 << 10;
 const UNDER_WAY: u64 = 64;
+
+/// So long those that are under way at the end of a measurement may take.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Handshakes that a client has under way at once when it makes many connections.
 const AT_ONCE: usize = 16;
@@ -48,6 +52,9 @@ pub(crate) struct ServerOptions {
     /// Without segmentation offload
     #[arg(long)]
     pub(crate) one_by_one: bool,
+    /// Ask for fewer acknowledgements, where the stack can
+    #[arg(long)]
+    pub(crate) fewer_acks: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -88,6 +95,9 @@ pub(crate) struct ClientOptions {
     /// Without segmentation offload
     #[arg(long)]
     pub(crate) one_by_one: bool,
+    /// Ask for fewer acknowledgements, where the stack can
+    #[arg(long)]
+    pub(crate) fewer_acks: bool,
 }
 
 fn pin(core: usize) -> Result<()> {
@@ -128,6 +138,7 @@ pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
         guarded: options.guarded,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
+        fewer_acks: options.fewer_acks,
         resume: false,
     };
     let (address, counted) = S::serve(&handles, &options.certificate, calls)?;
@@ -196,6 +207,7 @@ async fn work<S: Stack>(
         guarded: false,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
+        fewer_acks: options.fewer_acks,
         resume: options.resume,
     };
     let client = Arc::new(S::client(&options.certificate, &options.bind, calls)?);
@@ -347,7 +359,7 @@ async fn paced<S: Stack>(
 ) -> Result<Value> {
     let (size, rate) = (options.size, options.rate);
     let total = rate * options.seconds;
-    let most = connections.len() as u64 * UNDER_WAY;
+    let most = (UNDER_WAY_BYTES / size.max(1)).clamp(2, UNDER_WAY) * connections.len() as u64;
     let under_way = Arc::new(AtomicU64::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     let (mut begun, mut left_out) = (0, 0_u64);
@@ -376,9 +388,11 @@ async fn paced<S: Stack>(
         tokio::time::sleep_until(begin + next).await;
     }
     let mut times = Vec::new();
-    while let Some(task) = tasks.join_next().await {
+    let end = tokio::time::Instant::now() + LATE;
+    while let Ok(Some(task)) = tokio::time::timeout_at(end, tasks.join_next()).await {
         times.push(task??);
     }
+    left_out += tasks.len() as u64;
     let mut told = quantiles(times);
     told["left_out"] = json!(left_out);
     told["datagrams"] = json!(sent() - before);

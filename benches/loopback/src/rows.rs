@@ -30,6 +30,8 @@ pub(crate) struct Stack {
     pub(crate) name: &'static str,
     /// With its own default for the largest datagram; else 1,452 bytes.
     pub(crate) defaults: bool,
+    /// It asks for fewer acknowledgements.
+    pub(crate) fewer_acks: bool,
 }
 
 const fn stack(kind: Kind, name: &'static str) -> Stack {
@@ -37,6 +39,7 @@ const fn stack(kind: Kind, name: &'static str) -> Stack {
         kind,
         name,
         defaults: false,
+        fewer_acks: false,
     }
 }
 
@@ -46,17 +49,23 @@ const NOQ: Stack = stack(Kind::Noq, "noq");
 const TLS: Stack = stack(Kind::Tls, "TCP, rustls");
 
 const ALL: [Stack; 4] = [MPQUIC, QUINN, NOQ, TLS];
+const FEWER_ACKS: Stack = Stack {
+    fewer_acks: true,
+    ..stack(Kind::Mpquic, "mpquic, fewer ACKs")
+};
 const MULTIPATH: [Stack; 2] = [MPQUIC, NOQ];
 const DEFAULTS: [Stack; 2] = [
     Stack {
         kind: Kind::Mpquic,
         name: "mpquic, its defaults",
         defaults: true,
+        fewer_acks: false,
     },
     Stack {
         kind: Kind::Quinn,
         name: "quinn, its defaults",
         defaults: true,
+        fewer_acks: false,
     },
 ];
 
@@ -99,7 +108,7 @@ impl Row {
         match self.work {
             Work::Down | Work::Up => (self.amount() as f64 / 1e6, "MB"),
             Work::Requests(_) => (self.amount() as f64, "request"),
-            Work::Paced { size, .. } if size >= 100_000 => (count * size as f64 / 1e6, "MB"),
+            Work::Paced { size, .. } if size > 50_000 => (count * size as f64 / 1e6, "MB"),
             Work::Paced { .. } => (count, "request"),
             Work::Handshakes { .. } => (self.amount() as f64, "handshake"),
         }
@@ -122,6 +131,9 @@ fn bulk(rates: &[u32], rtt: u32, up: bool, offload: bool, chosen: bool) -> Row {
     } else {
         ALL.to_vec()
     };
+    if rates.iter().all(|rate| *rate > 0) {
+        stacks.insert(1, FEWER_ACKS);
+    }
     if rates == [0] && offload && !up {
         stacks.extend(DEFAULTS);
     }
@@ -208,18 +220,16 @@ pub(crate) fn all() -> Vec<Row> {
                 offload,
             ));
         }
-        // 312,500 bytes each half a second.
-        let viewers = Work::Paced {
-            size: 312_500,
-            rate: 2_000,
-            connections: 1_000,
-        };
-        rows.push(small(
-            "1,000 viewers of 5 Mbit/s".into(),
-            viewers,
-            offload,
-            offload,
-        ));
+        // 62,500 bytes each tenth of a second.
+        for (connections, name) in [(100, "100"), (1000, "1,000")] {
+            let viewers = Work::Paced {
+                size: 62_500,
+                rate: 10 * connections,
+                connections,
+            };
+            let name = format!("{name} viewers of 5 Mbit/s");
+            rows.push(small(name, viewers, offload, offload));
+        }
     }
     rows
 }
