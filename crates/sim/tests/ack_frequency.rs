@@ -10,19 +10,22 @@ use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer};
 
 const LEN: u64 = 10_000_000;
 
+/// So much that slow start, which has all acknowledgements, is a small part of it.
+const LONG: u64 = 40_000_000;
+
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
 /// A client that downloads and a server that asks for fewer acknowledgements, or does not.
-fn network(paths: u32, asks: bool, loss: f64, control: CongestionControl) -> Network {
+fn network(paths: u32, asks: bool, loss: f64, control: CongestionControl, len: u64) -> Network {
     let mut server = TransportConfig::default();
     server
         .congestion(control)
         .ack_frequency_config(asks.then(AckFrequencyConfig::default));
     let mut builder = Network::builder(7)
         .server_transport(server)
-        .client(TransferClient::download(LEN))
+        .client(TransferClient::download(len))
         .server(TransferServer::new())
         .open_all_paths()
         .null_aead();
@@ -51,8 +54,9 @@ fn acknowledgements(network: &mut Network) -> (f64, Duration) {
 fn a_download_takes_a_third_of_the_acknowledgements_at_most() {
     for control in [CongestionControl::Cubic, CongestionControl::Bbr] {
         for paths in [1, 2] {
-            let (usual, usual_time) = acknowledgements(&mut network(paths, false, 0.0, control));
-            let (fewer, time) = acknowledgements(&mut network(paths, true, 0.0, control));
+            let (usual, usual_time) =
+                acknowledgements(&mut network(paths, false, 0.0, control, LONG));
+            let (fewer, time) = acknowledgements(&mut network(paths, true, 0.0, control, LONG));
             println!(
                 "{control}, {paths} path(s): {usual:.3} acknowledgements per packet in {usual_time:?}, {fewer:.3} in {time:?}"
             );
@@ -68,8 +72,11 @@ fn a_download_takes_a_third_of_the_acknowledgements_at_most() {
 fn only_who_asks_gets_fewer() {
     let mut client = TransportConfig::default();
     client.ack_frequency_config(Some(AckFrequencyConfig::default()));
+    let mut server = TransportConfig::default();
+    server.ack_frequency_config(None);
     let mut network = Network::builder(7)
         .client_transport(client)
+        .server_transport(server)
         .symmetric_path(LinkConfig::new(20_000_000, ms(20)))
         .client(TransferClient::download(LEN))
         .server(TransferServer::new())
@@ -83,7 +90,7 @@ fn only_who_asks_gets_fewer() {
 fn losses_are_noticed_as_before() {
     for paths in [1, 2] {
         let [usual, fewer] = [false, true].map(|asks| {
-            let mut network = network(paths, asks, 0.01, CongestionControl::Cubic);
+            let mut network = network(paths, asks, 0.01, CongestionControl::Cubic, LEN);
             let (_, time) = acknowledgements(&mut network);
             let stats = path_stats(&network, paths);
             let spurious: u64 = stats.iter().map(|path| path.spurious_losses).sum();
@@ -109,7 +116,7 @@ fn losses_are_noticed_as_before() {
 #[test]
 fn silence_is_persistent_congestion_as_before() {
     for asks in [false, true] {
-        let mut network = network(1, asks, 0.0, CongestionControl::Cubic);
+        let mut network = network(1, asks, 0.0, CongestionControl::Cubic, LEN);
         for (at, up) in [(1000, false), (6000, true)] {
             let action = Action::SetLinkUp {
                 path: 0,
@@ -131,5 +138,17 @@ fn silence_is_persistent_congestion_as_before() {
             path_stats(&network, 1)
         );
         assert_eq!(network.report().delivered[0], LEN, "asked {asks}");
+    }
+}
+
+/// What ends a transfer is acknowledged at once, though the peer was asked to wait for more.
+#[test]
+fn the_end_of_a_burst_is_acknowledged_at_once() {
+    for control in [CongestionControl::Cubic, CongestionControl::Bbr] {
+        let mut network = network(1, true, 0.0, control, LEN);
+        let done = network.run_to_completion(Duration::from_secs(60)).unwrap();
+        // The way back, and a packet's time on the link.
+        network.run_until(done.completed + ms(21)).unwrap();
+        assert_eq!(path_stats(&network, 1)[0].in_flight, 0, "{control}");
     }
 }

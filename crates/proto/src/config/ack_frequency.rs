@@ -8,9 +8,10 @@ use mpquic_sched_core::VarInt;
 /// Frequency: fewer of them save work at both ends, and room on paths that are narrow in the direction of the
 /// acknowledgements.
 ///
-/// The request follows the connection: the peer is never asked for fewer than about four acknowledgements per
-/// congestion window, nor for a longer delay than the shortest RTT of the paths (but no less than 25 ms). It
-/// holds for each path by itself.
+/// The request follows what is sent: the peer is asked for about eight acknowledgements per round trip of the packets that a
+/// path delivered in its last one, and for a delay of an eighth of the shortest RTT of the paths at most. During slow start,
+/// and while a path delivers fewer than sixteen packets per round trip, acknowledgements come as without the extension. What ends
+/// a burst, so that nothing follows for now, is acknowledged at once. The request holds for each path by itself.
 ///
 /// ```
 /// use mpquic_proto::{AckFrequencyConfig, TransportConfig};
@@ -29,7 +30,7 @@ pub struct AckFrequencyConfig {
 
 impl AckFrequencyConfig {
     /// How many ack-eliciting packets the peer may receive without acknowledging them, at most; 0 asks for an
-    /// acknowledgement of each packet. Without the extension it is 1. Default 10.
+    /// acknowledgement of each packet. Without the extension it is 1. Default 64.
     pub fn ack_eliciting_threshold(&mut self, packets: VarInt) -> &mut Self {
         self.ack_eliciting_threshold = packets.into();
         self
@@ -54,7 +55,7 @@ impl AckFrequencyConfig {
 impl Default for AckFrequencyConfig {
     fn default() -> Self {
         Self {
-            ack_eliciting_threshold: 10,
+            ack_eliciting_threshold: 64,
             max_ack_delay: None,
             reordering_threshold: crate::recovery::PACKET_THRESHOLD,
         }

@@ -159,7 +159,6 @@ impl Connection {
     /// order, and choose what to write.
     fn fill_control(&mut self, w: &mut FrameWriter<'_>) {
         self.handshake.fill_control(w);
-        self.paths.fill_ack_frequency(w);
         self.handshake.fill_new_tokens(w);
         self.paths.fill_control(w);
         if self.data.streams().can_send_control() {
@@ -409,6 +408,9 @@ impl Connection {
         if self.data.control_waited() {
             self.fill_control(&mut w);
         }
+        if self.paths.ack_frequency().can_send() {
+            self.paths.fill_ack_frequency(&mut w);
+        }
         self.data.fill(
             &mut w,
             now,
@@ -424,6 +426,12 @@ impl Connection {
             }
             packet.discard(w);
             return Sending::Nothing;
+        }
+        if self.paths.ack_frequency().peer_threshold() > 1
+            && !self.data.can_send_streams()
+            && !self.data.has_datagrams()
+        {
+            self.paths.fill_end_of_burst(&mut w, index, packet.number);
         }
         let Some(sealed) = self.seal_packet(now, &spec, &packet, w) else {
             return Sending::Nothing;
@@ -477,6 +485,14 @@ impl Connection {
         if !w.is_ack_eliciting() {
             packet.discard(w);
             return None;
+        }
+        if self.paths.ack_frequency().can_send() {
+            self.paths.fill_ack_frequency(&mut w);
+        }
+        if self.paths.ack_frequency().peer_threshold() > 1
+            && !self.data.paths_of_datagrams().contains(index)
+        {
+            self.paths.fill_end_of_burst(&mut w, index, packet.number);
         }
         self.seal_datagram(now, &spec, &packet, w)
     }

@@ -83,7 +83,7 @@ impl Paths {
 
     /// Whether frames about paths wait to be scheduled.
     pub(crate) fn can_send_control(&self) -> bool {
-        self.ack_frequency.can_send()
+        self.ack_frequency.is_urgent()
             || self.local_cids.can_send()
             || self.remote_cids.can_send()
             || self.limits.as_ref().is_some_and(PathLimits::can_send)
@@ -91,7 +91,8 @@ impl Paths {
             || self.abandons().pending().is_some()
     }
 
-    /// The request for acknowledgements, if one is due.
+    /// The request for acknowledgements, if one is due: it matters to data, and travels with it.
+    #[inline(never)]
     pub(crate) fn fill_ack_frequency(&mut self, w: &mut FrameWriter<'_>) {
         if let Some(frame) = self.ack_frequency.pending() {
             let record = SentFrame::AckFrequency(frame.sequence);

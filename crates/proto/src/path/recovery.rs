@@ -37,6 +37,10 @@ pub(crate) struct PathRecovery {
     /// Its datagram is to be of full size.
     pub(super) full_ping: bool,
     pub(super) counters: PathCounters,
+    /// Bytes delivered in the last round trip.
+    pub(super) round_bytes: u64,
+    /// The newest packet that asked to be acknowledged at once, as the last one of a burst.
+    pub(super) burst_end: u64,
     /// What earlier connections know of the path, and what this one will leave to the next.
     pub(super) memory: Option<Box<Remembered>>,
 }
@@ -57,6 +61,8 @@ impl PathRecovery {
             ping: false,
             full_ping: false,
             counters: PathCounters::default(),
+            round_bytes: 0,
+            burst_end: 0,
             memory: None,
         }
     }
@@ -245,6 +251,7 @@ impl PathRecovery {
         let Some(sample) = self.delivery.on_ack_end(now, ack_delay, &self.rtt, newest) else {
             return;
         };
+        self.round_bytes = sample.delivered;
         if let Some(rtt) = rtt_sample {
             self.model.on_round_trip(&RoundTrip {
                 now,
