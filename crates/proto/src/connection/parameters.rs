@@ -50,6 +50,13 @@ pub(super) fn of_server(
         //# from the Retry packet in the retry_source_connection_id transport parameter.
         parameters.retry_source_connection_id = Some(attempt.dcid);
     }
+    //= specs/rfc10069-draft.md#nego
+    //# When advertising the initial_max_path_id transport parameter, endpoints MUST use Source and
+    //# Destination Connection IDs with non-zero lengths.
+    // A client that takes packets without an ID can have no second path.
+    if attempt.scid.is_empty() {
+        parameters.initial_max_path_id = None;
+    }
     parameters.stateless_reset_token = Some(reset_key.token(&scid));
     parameters.disable_active_migration = !config.migration;
     parameters.preferred_address = config.preferred_address(cids, reset_key, rng);
@@ -86,5 +93,45 @@ fn of_either(
         grease_quic_bit: endpoint.grease_quic_bit,
         grease: Some(Grease::new(rng)),
         ..TransportParameters::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use mpquic_test_support::tls::Identity;
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::{FourTuple, Version};
+
+    //= specs/rfc10069-draft.md#nego
+    //= type=test
+    //# When advertising the initial_max_path_id transport parameter, endpoints MUST use Source and
+    //# Destination Connection IDs with non-zero lengths.
+    #[test]
+    fn a_server_offers_paths_only_to_clients_that_have_connection_ids() {
+        let config = ServerConfig::new(Arc::new(Identity::new().server())).unwrap();
+        let endpoint = EndpointConfig::new([1; 32]);
+        let mut rng = StdRng::seed_from_u64(1);
+        let cids = CidGenerator::new(8);
+        let offered = |client_cid: &[u8], rng: &mut StdRng| {
+            let attempt = FirstFlight {
+                network_path: FourTuple {
+                    local: "192.0.2.2:443".parse().unwrap(),
+                    remote: "192.0.2.1:443".parse().unwrap(),
+                },
+                version: Version::V1,
+                dcid: ConnectionId::new(&[3; 8]),
+                scid: ConnectionId::new(client_cid),
+                proof: AddressProof::None,
+            };
+            let scid = cids.generate(rng);
+            let key = ResetKey::new(&[2; 32]);
+            of_server(&config, &endpoint, &attempt, scid, &cids, &key, rng).initial_max_path_id
+        };
+        assert!(offered(&[1], &mut rng).is_some());
+        assert_eq!(offered(&[], &mut rng), None);
     }
 }
