@@ -299,8 +299,10 @@ impl OneRttKeys {
             return Err(self.on_failure());
         };
         // The peer may update only after an acknowledgment of a packet of the current phase, and
-        // that acknowledgment we must have sealed with the current keys.
-        if self.sealed == 0 {
+        // that acknowledgment we must have sealed with the current keys. RFC 9001 section 6.2 lets us end the connection
+        // only for a further update: some peers count their packets from the first on and make their first update after few
+        // of them, which may arrive together with the end of the handshake.
+        if self.sealed == 0 && self.updates > 0 {
             return Err(OpenError::Transport(TransportError::new(
                 TransportErrorCode::KEY_UPDATE_ERROR,
                 "keys updated again before the last update was acknowledged",

@@ -266,6 +266,22 @@ fn an_unconfirmed_second_update_is_an_error() {
     assert_eq!(code(error), TransportErrorCode::KEY_UPDATE_ERROR);
 }
 
+/// A client's first packets and its first update may arrive before the server has sent anything with these keys.
+#[test]
+fn a_first_update_before_anything_was_sent_is_taken() {
+    let (mut client, mut server, now) = confirmed();
+    let first = seal(&mut client, Some(0), 0);
+    // The client pretends that it was acknowledged.
+    client.on_acked(Some(PathId(0)), 0, now, Duration::ZERO);
+    assert!(client.initiate_update(now));
+    let packet = seal(&mut client, Some(0), 1);
+    assert_eq!(open(&mut server, Some(0), 1, &packet, now), Ok(true));
+    assert_eq!(open(&mut server, Some(0), 0, &first, now), Ok(false));
+    let answer = seal(&mut server, Some(0), 0);
+    assert_eq!(open(&mut client, Some(0), 0, &answer, now), Ok(false));
+    assert_eq!((client.updates(), server.updates()), (1, 1));
+}
+
 /// A flipped key phase bit must neither update nor cost the connection.
 //= specs/rfc9001.txt#section-5.5
 //= type=test
