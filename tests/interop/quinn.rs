@@ -327,7 +327,7 @@ async fn unknown_version<C: Stack, S: Stack>() {
 
 async fn empty_connection_ids_of_quinn<C: Stack, S: Stack>() {
     let setup = Setup {
-        empty_cids: true,
+        cid_len: 0,
         ..Setup::default()
     };
     let (_pair, client, server) = pair_with::<C, S>(setup).await;

@@ -6,13 +6,22 @@ import socket
 import ssl
 import sys
 
+import aioquic
 from aioquic.asyncio import QuicConnectionProtocol, connect, serve
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.events import StreamDataReceived, StreamReset
+from aioquic.quic.events import (
+    ConnectionTerminated,
+    DatagramFrameReceived,
+    StopSendingReceived,
+    StreamDataReceived,
+    StreamReset,
+)
 from aioquic.quic.packet import QuicProtocolVersion
 from aioquic.tls import CipherSuite
 
 ALPN = "hq-interop"
+RESET, STOP, CLOSE_BY_CLIENT = 17, 18, 20
+DATAGRAMS, DATAGRAM_LEN = 20, 1000
 PERIOD = bytes(range(251))
 
 
@@ -23,12 +32,16 @@ def body(size):
 def settings(case, is_client):
     configuration = QuicConfiguration(is_client=is_client, alpn_protocols=[ALPN])
     configuration.idle_timeout = 30.0
+    configuration.max_datagram_frame_size = 65535
+    if case in ("cid-0", "cid-4", "cid-20"):
+        configuration.connection_id_length = int(case[4:])
     if case == "chacha20":
         configuration.cipher_suites = [CipherSuite.CHACHA20_POLY1305_SHA256]
     v1, v2 = QuicProtocolVersion.VERSION_1, QuicProtocolVersion.VERSION_2
-    configuration.supported_versions = [v2, v1] if case == "v2" else [v1]
+    begins_with_v2 = case == "v2" or case == "versionnegotiation" and is_client
+    configuration.supported_versions = [v2, v1] if begins_with_v2 else [v1]
     if is_client:
-        configuration.original_version = v2 if case == "v2" else v1
+        configuration.original_version = v2 if begins_with_v2 else v1
     return configuration
 
 
@@ -38,17 +51,43 @@ def lacks(role, case):
         return "aioquic neither marks its packets nor reports the marks of others"
     if case == "preferredaddress" and role == "server":
         return "aioquic's servers have no setting for a preferred address"
+    if case == "cid-0" and role == "server":
+        return "aioquic's servers need connection IDs"
+    if case in ("cid-0", "cid-4") and role == "client":
+        return "the setting is also the length of the server's first connection ID, which has at least 8 bytes"
     return None
+
+
+class Heard:
+    """Codes that a server was told, on any connection."""
+
+    def __init__(self):
+        self.stopped = asyncio.get_running_loop().create_future()
+        self.closed = asyncio.get_running_loop().create_future()
+
+    @staticmethod
+    def tell(future, code):
+        if not future.done():
+            future.set_result(code)
 
 
 class Server(QuicConnectionProtocol):
     """Answers each request when its stream has ended."""
+
+    heard = None
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.requests = {}
 
     def quic_event_received(self, event):
+        if isinstance(event, DatagramFrameReceived):
+            self._quic.send_datagram_frame(event.data)
+            self.transmit()
+        if isinstance(event, StopSendingReceived):
+            self.heard.tell(self.heard.stopped, event.error_code)
+        if isinstance(event, ConnectionTerminated):
+            self.heard.tell(self.heard.closed, event.error_code)
         if not isinstance(event, StreamDataReceived) or event.stream_id % 4 != 0:
             return
         request = self.requests.get(event.stream_id, b"") + event.data
@@ -56,9 +95,24 @@ class Server(QuicConnectionProtocol):
         if not event.end_stream:
             return
         del self.requests[event.stream_id]
-        size = int(request.split(b"/", 1)[1].split()[0])
-        self._quic.send_stream_data(event.stream_id, body(size), end_stream=True)
+        asyncio.ensure_future(self.answer(event.stream_id, request))
+
+    async def answer(self, stream, request):
+        verb, size = request.decode().strip().split(" /")
+        if verb == "CLOSE":
+            self.close(int(size), "bye")
+            return
+        if verb == "STOPPED":
+            whole = b"%d" % await self.heard.stopped
+        elif verb == "CLOSED":
+            whole = b"%d" % await self.heard.closed
+        else:
+            whole = body(int(size))
+        self._quic.send_stream_data(stream, whole, end_stream=verb != "RESET")
         self.transmit()
+        if verb == "RESET":
+            self._quic.reset_stream(stream, RESET)
+            self.transmit()
 
 
 class Client(QuicConnectionProtocol):
@@ -70,6 +124,10 @@ class Client(QuicConnectionProtocol):
         self.update_at = None
         self.move_at = None
         self.moving = None
+        self.resets = {}
+        self.back = set()
+        self.got_one = asyncio.Event()
+        self.closed_with = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport):
         """The first port, or another one, with which another connection ID is used (RFC 9000 section 9.5)."""
@@ -91,19 +149,77 @@ class Client(QuicConnectionProtocol):
         self.transmit()
 
     def get(self, size):
+        return self.ask("GET", size)[1]
+
+    def ask(self, verb, size):
         stream = self._quic.get_next_available_stream_id()
         future = asyncio.get_running_loop().create_future()
-        self.waiting[stream] = (future, hashlib.sha256(), [0])
-        self._quic.send_stream_data(stream, b"GET /%d\r\n" % size, end_stream=True)
+        self.waiting[stream] = (future, hashlib.sha256(), [0], [])
+        request = b"%s /%d\r\n" % (verb.encode(), size)
+        self._quic.send_stream_data(stream, request, end_stream=True)
         self.transmit()
-        return future
+        return stream, future
+
+    async def told(self, verb):
+        """What the server heard."""
+        stream, future = self.ask(verb, 0)
+        await future
+        return b"".join(self.waiting[stream][3]).decode()
+
+    async def echoed(self):
+        """Sends datagrams until all are back: those that got lost, again."""
+        while len(self.back) < DATAGRAMS:
+            for number in set(range(DATAGRAMS)) - self.back:
+                self._quic.send_datagram_frame(bytes([number]) * DATAGRAM_LEN)
+            self.transmit()
+            try:
+                async with asyncio.timeout(0.3):
+                    while len(self.back) < DATAGRAMS:
+                        self.got_one.clear()
+                        await self.got_one.wait()
+            except TimeoutError:
+                pass
+        return len(self.back)
+
+    async def act(self, case):
+        """Does what a case is about. The fact that comes of it."""
+        if case == "datagrams":
+            return f"datagrams {await self.echoed()}"
+        if case == "reset":
+            stream, future = self.ask("RESET", 100_000)
+            await future
+            return f"reset {self.resets[stream]}"
+        if case == "stop":
+            stream, _ = self.ask("GET", 20 << 20)
+            while not self.waiting[stream][2][0]:
+                await asyncio.sleep(0)
+            self._quic.stop_stream(stream, STOP)
+            self.transmit()
+            return f"stopped {await self.told('STOPPED')}"
+        if case == "close-server":
+            self.ask("CLOSE", 19)
+            return f"closed {await self.closed_with}"
+        if case == "close-client":
+            return f"closed {await self.told('CLOSED')}"
+        return None
 
     def quic_event_received(self, event):
         if isinstance(event, StreamReset):
-            self.waiting[event.stream_id][0].set_exception(RuntimeError("reset"))
+            self.resets[event.stream_id] = event.error_code
+            future = self.waiting[event.stream_id][0]
+            if not future.done():
+                future.set_result((0, "reset"))
+        if isinstance(event, DatagramFrameReceived):
+            assert event.data == event.data[:1] * DATAGRAM_LEN
+            self.back.add(event.data[0])
+            self.got_one.set()
+        if isinstance(event, ConnectionTerminated) and not self.closed_with.done():
+            self.closed_with.set_result(event.error_code)
         if not isinstance(event, StreamDataReceived):
             return
-        future, digest, count = self.waiting[event.stream_id]
+        future, digest, count, pieces = self.waiting[event.stream_id]
+        if count[0] < 1000:
+            pieces.append(event.data)
         digest.update(event.data)
         count[0] += len(event.data)
         if self.update_at is not None and count[0] > self.update_at:
@@ -120,6 +236,7 @@ async def run_server(case, certificate, key, host):
     configuration = settings(case, False)
     configuration.load_cert_chain(certificate, key)
     tickets = {}
+    Server.heard = Heard()
     server = await serve(
         host,
         0,
@@ -147,6 +264,7 @@ async def download(
     early=False,
     update_at=None,
     move_at=None,
+    case=None,
 ):
     async with connect(
         host,
@@ -160,7 +278,7 @@ async def download(
         client.move_at = move_at
         for size, answer in [(size, client.get(size)) for size in sizes]:
             count, digest = await answer
-            assert count == size, f"{count} bytes instead of {size}"
+            assert count == size, f"{count} bytes instead of {size}, or {digest}"
             if tell:
                 print("got", size, digest, flush=True)
         facts = [f"version {client._quic._version:#x}"]
@@ -171,6 +289,10 @@ async def download(
         # A ticket may follow the handshake at once or later.
         while wants_ticket and not tickets:
             await client.ping()
+        fact = await client.act(case)
+        if fact is not None:
+            facts.append(fact)
+        client.close(CLOSE_BY_CLIENT, "bye")
         return facts
 
 
@@ -180,7 +302,9 @@ async def run_client(case, authority, host, port, sizes):
     configuration.verify_mode = ssl.CERT_REQUIRED
     configuration.server_name = "localhost"
     tickets = []
-    if case in ("resumption", "zerortt"):
+    if case == "close-client":
+        await download(configuration, host, port, [1], tickets, tell=False)
+    if case in ("resumption", "zerortt", "zerortt-refused"):
         await download(configuration, host, port, [1], tickets, tell=False, wants_ticket=True)
         configuration.session_ticket = tickets[-1]
     facts = await download(
@@ -189,7 +313,8 @@ async def run_client(case, authority, host, port, sizes):
         port,
         sizes,
         tickets,
-        early=case == "zerortt",
+        case=case,
+        early=case in ("zerortt", "zerortt-refused"),
         update_at=sum(sizes) // 4 if case == "keyupdate" else None,
         move_at=sum(sizes) // 4 if case == "connectionmigration" else None,
     )
@@ -198,6 +323,9 @@ async def run_client(case, authority, host, port, sizes):
 
 
 def main():
+    if sys.argv[1:] == ["version"]:
+        print(aioquic.__version__)
+        return
     role, case, *rest = sys.argv[1:]
     why = lacks(role, case)
     if why is not None:

@@ -39,10 +39,37 @@ pub(crate) enum Case {
     ConnectionMigration,
     /// The client moves to the address that the server prefers: the runner's `connectionmigration`.
     PreferredAddress,
+    /// 20 MiB.
+    Bulk,
+    /// 200 streams at once.
+    Streams,
+    /// Datagrams of the client come back (RFC 9221).
+    Datagrams,
+    /// The server resets a stream.
+    Reset,
+    /// The client stops one.
+    Stop,
+    CloseByClient,
+    CloseByServer,
+    /// A ticket of another server, as after a restart without its keys.
+    ZeroRttRefused,
+    /// The client begins with a version that the server does not speak.
+    VersionNegotiation,
+    /// The other stack's connection IDs are empty.
+    NoIds,
+    /// The shortest connection IDs that ours may be, on both sides.
+    ShortIds,
+    /// The longest.
+    LongIds,
+    /// 5 % of the datagrams are lost.
+    Loss,
+    Reordering,
+    /// Nothing larger than IPv6's least MTU gets through.
+    Mtu,
 }
 
 impl Case {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 37] = [
         Self::Handshake,
         Self::Transfer,
         Self::LongRtt,
@@ -65,6 +92,21 @@ impl Case {
         Self::V2,
         Self::ConnectionMigration,
         Self::PreferredAddress,
+        Self::Bulk,
+        Self::Streams,
+        Self::Datagrams,
+        Self::Reset,
+        Self::Stop,
+        Self::CloseByClient,
+        Self::CloseByServer,
+        Self::ZeroRttRefused,
+        Self::VersionNegotiation,
+        Self::NoIds,
+        Self::ShortIds,
+        Self::LongIds,
+        Self::Loss,
+        Self::Reordering,
+        Self::Mtu,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -91,6 +133,115 @@ impl Case {
             Self::V2 => "v2",
             Self::ConnectionMigration => "connectionmigration",
             Self::PreferredAddress => "preferredaddress",
+            Self::Bulk => "bulk",
+            Self::Streams => "streams",
+            Self::Datagrams => "datagrams",
+            Self::Reset => "reset",
+            Self::Stop => "stop",
+            Self::CloseByClient => "close-client",
+            Self::CloseByServer => "close-server",
+            Self::ZeroRttRefused => "zerortt-refused",
+            Self::VersionNegotiation => "versionnegotiation",
+            Self::NoIds => "cid-0",
+            Self::ShortIds => "cid-4",
+            Self::LongIds => "cid-20",
+            Self::Loss => "loss5",
+            Self::Reordering => "reordering",
+            Self::Mtu => "mtu1280",
+        }
+    }
+
+    /// For readers.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Transfer => "3 files over 10 Mbit/s and 15 ms",
+            Self::LongRtt => "a round trip of 1.5 s",
+            Self::ChaCha20 => "ChaCha20-Poly1305",
+            Self::Multiplexing => "500 small files at once",
+            Self::Retry => "Retry",
+            Self::Resumption => "resumption",
+            Self::KeyUpdate => "key update in mid-transfer",
+            Self::Blackhole => "an outage of 2 s",
+            Self::HandshakeLoss => "5 handshakes, 30 % lost",
+            Self::TransferLoss => "2 % lost",
+            Self::HandshakeCorruption => "5 handshakes, 30 % garbled",
+            Self::TransferCorruption => "2 % garbled",
+            Self::Ipv6 => "IPv6",
+            Self::RebindPort => "a NAT changes the port, 3 times",
+            Self::RebindAddr => "a NAT changes the address, 3 times",
+            Self::ZeroRtt => "0-RTT, taken",
+            Self::Ecn => "ECN in both directions",
+            Self::AmplificationLimit => "a certificate beyond the amplification limit",
+            Self::V2 => "version 2 from the first packet",
+            Self::ConnectionMigration => "the client migrates",
+            Self::PreferredAddress => "the server's preferred address",
+            Self::Bulk => "20 MiB",
+            Self::Streams => "200 streams at once",
+            Self::Datagrams => "datagrams",
+            Self::Reset => "a reset stream, its code",
+            Self::Stop => "a stopped stream, its code",
+            Self::CloseByClient => "the client's close code",
+            Self::CloseByServer => "the server's close code",
+            Self::ZeroRttRefused => "0-RTT, refused",
+            Self::VersionNegotiation => "version negotiation",
+            Self::NoIds => "connection IDs of 0 bytes at the peer",
+            Self::ShortIds => "connection IDs of 4 bytes",
+            Self::LongIds => "connection IDs of 20 bytes",
+            Self::Loss => "5 % lost",
+            Self::Reordering => "20 % reordered",
+            Self::Mtu => "packets of at most 1,280 bytes",
+        }
+    }
+
+    /// What a client of another language says that it learnt.
+    pub(crate) const fn fact(self) -> Option<&'static str> {
+        match self {
+            Self::Datagrams => Some("datagrams 20"),
+            Self::Reset => Some("reset 17"),
+            Self::Stop => Some("stopped 18"),
+            Self::CloseByServer => Some("closed 19"),
+            Self::CloseByClient => Some("closed 20"),
+            _ => None,
+        }
+    }
+
+    /// How long connection IDs are: the other stack's, and ours.
+    pub(crate) const fn id_lens(self) -> Option<(usize, usize)> {
+        match self {
+            Self::NoIds => Some((0, 8)),
+            Self::ShortIds => Some((4, 4)),
+            Self::LongIds => Some((20, 20)),
+            _ => None,
+        }
+    }
+
+    /// The largest datagram that gets through: with the headers of IPv4 and UDP, 1,280 bytes.
+    pub(crate) const fn largest_datagram(self) -> usize {
+        match self {
+            Self::Mtu => 1_280 - 28,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether a request goes out before the handshake is complete.
+    pub(crate) const fn asks_early(self) -> bool {
+        matches!(self, Self::ZeroRtt | Self::ZeroRttRefused)
+    }
+
+    /// Whether the last connection has a ticket of the first one.
+    pub(crate) const fn keeps_tickets(self) -> bool {
+        matches!(
+            self,
+            Self::Resumption | Self::ZeroRtt | Self::ZeroRttRefused
+        )
+    }
+
+    /// Servers, of which the first connection goes to the first, and later ones to the last.
+    pub(crate) const fn servers(self) -> usize {
+        match self {
+            Self::ZeroRttRefused => 2,
+            _ => 1,
         }
     }
 
@@ -98,7 +249,14 @@ impl Case {
     pub(crate) fn sizes(self) -> Vec<usize> {
         match self {
             Self::Multiplexing => vec![32; 500],
-            Self::Transfer | Self::TransferLoss | Self::TransferCorruption => {
+            Self::Bulk => vec![20 << 20],
+            Self::Streams => vec![20_000; 200],
+            Self::Transfer
+            | Self::TransferLoss
+            | Self::TransferCorruption
+            | Self::Loss
+            | Self::Reordering
+            | Self::Mtu => {
                 vec![600_000, 300_000, 100_000]
             }
             Self::Blackhole | Self::KeyUpdate | Self::ChaCha20 | Self::Ecn => vec![1_500_000],
@@ -132,7 +290,7 @@ impl Case {
     pub(crate) const fn connections(self) -> usize {
         match self {
             Self::HandshakeLoss | Self::HandshakeCorruption => 5,
-            Self::Resumption | Self::ZeroRtt => 2,
+            Self::Resumption | Self::ZeroRtt | Self::ZeroRttRefused | Self::CloseByClient => 2,
             _ => 1,
         }
     }
@@ -163,6 +321,11 @@ impl Case {
         matches!(
             self,
             Self::ZeroRtt
+                | Self::ZeroRttRefused
+                | Self::NoIds
+                | Self::ShortIds
+                | Self::LongIds
+                | Self::Mtu
                 | Self::Ecn
                 | Self::AmplificationLimit
                 | Self::V2
@@ -212,6 +375,11 @@ impl Case {
                 corruption: 0.02,
                 ..simple
             },
+            Self::Loss => simple.with_loss(0.05),
+            Self::Reordering => LinkConfig {
+                reordering: 0.2,
+                ..simple
+            },
             Self::Transfer => simple,
             _ => return None,
         };
@@ -222,7 +390,9 @@ impl Case {
     pub(crate) fn links_did_it(self, stats: &RelayStats) -> bool {
         let (up, down) = (&stats.up, &stats.down);
         match self {
-            Self::HandshakeLoss | Self::TransferLoss => up.dropped_loss + down.dropped_loss > 0,
+            Self::HandshakeLoss | Self::TransferLoss | Self::Loss => {
+                up.dropped_loss + down.dropped_loss > 0
+            }
             Self::HandshakeCorruption | Self::TransferCorruption => {
                 up.corrupted + down.corrupted > 0
             }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::case::Case;
 use crate::hq;
+use crate::verdict::{self, Left, Verdict};
 
 /// Names the peers that are to be run, separated by commas.
 const PEERS: &str = "MPQUIC_INTEROP_PEERS";
@@ -20,14 +21,18 @@ const UNSUPPORTED: i32 = 127;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
     Aioquic,
+    Aiopquic,
     QuicGo,
+    XNet,
 }
 
 impl Language {
     const fn name(self) -> &'static str {
         match self {
             Self::Aioquic => "aioquic",
+            Self::Aiopquic => "aiopquic",
             Self::QuicGo => "quic-go",
+            Self::XNet => "x-net",
         }
     }
 
@@ -38,14 +43,26 @@ impl Language {
     }
 }
 
-/// Whether this peer is to be run; tells if it is not.
-pub(crate) fn is_wanted(name: &str) -> bool {
+/// That this peer is to be run.
+pub(crate) fn is_wanted(name: &str) -> Verdict {
     let wanted = env::var(PEERS).unwrap_or_default();
     let named = wanted.split(',').any(|one| one.trim() == name);
-    if !named {
-        eprintln!("skipped: {PEERS} does not name {name} (tests/interop/peers/README.md)");
+    if named || verdict::page().is_some() {
+        return Ok(());
     }
-    named
+    let why = format!("{PEERS} does not name {name} (tests/interop/peers/README.md)");
+    Err(Left::Skipped(why))
+}
+
+/// The version of a peer's library, if the peer is there.
+pub(crate) fn version(language: Language) -> Option<String> {
+    let output = Program::find(language)
+        .ok()?
+        .command()
+        .arg("version")
+        .output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
 /// How to start a peer.
@@ -112,40 +129,62 @@ impl Said {
         let says = |fact: &str| self.lines.iter().any(|line| line == fact);
         assert_eq!(says("resumed"), case.resumes(), "{:?}", self.lines);
         assert_eq!(says("early"), case == Case::ZeroRtt, "{:?}", self.lines);
+        if let Some(fact) = case.fact() {
+            assert!(says(fact), "{:?}", self.lines);
+        }
         let version = format!("version {:#x}", case.version());
         assert!(says(&version), "{:?}", self.lines);
     }
 }
 
 impl Program {
-    /// `None`, with the reason on the standard error, if the peer is not to be run.
-    pub(crate) fn find(language: Language) -> Option<Self> {
-        if !is_wanted(language.name()) {
-            return None;
-        }
+    /// Those that are asked for, and, where the page is written, are there.
+    pub(crate) fn find(language: Language) -> Result<Self, Left> {
+        is_wanted(language.name())?;
         let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
-        let command = match language {
-            Language::Aioquic => vec![
-                env::var_os("MPQUIC_PYTHON").map_or_else(|| "python3".into(), PathBuf::from),
-                peers.join("aioquic_peer.py"),
-            ],
-            Language::QuicGo => vec![peers.join("quic-go/peer")],
+        let python =
+            || env::var_os("MPQUIC_PYTHON").map_or_else(|| PathBuf::from("python3"), PathBuf::from);
+        let this = Self {
+            command: match language {
+                Language::Aioquic => vec![python(), peers.join("aioquic_peer.py")],
+                Language::Aiopquic => vec![python(), peers.join("aiopquic_peer.py")],
+                Language::QuicGo => vec![peers.join("quic-go/peer")],
+                Language::XNet => vec![peers.join("x-net/peer")],
+            },
         };
-        Some(Self { command })
+        if verdict::page().is_some() {
+            let there = this.command().arg("version").output();
+            if !there.is_ok_and(|output| output.status.success()) {
+                let why = format!("{} is not on this machine", language.name());
+                return Err(Left::Skipped(why));
+            }
+        }
+        Ok(this)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        command
     }
 
     fn start(&self, role: &str, case: Case) -> Command {
-        let mut command = Command::new(&self.command[0]);
+        let mut command = self.command();
         command
-            .args(&self.command[1..])
             .args([role, case.name()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        // Both ends of a case that has two servers write on.
+        let log = verdict::log(role).and_then(|log| {
+            let mut options = std::fs::OpenOptions::new();
+            options.create(true).append(true).open(log).ok()
+        });
+        command.stderr(log.map_or_else(Stdio::inherit, Stdio::from));
         command
     }
 
-    /// Starts a server. `None`, with the reason on the standard error, if it cannot do the case.
-    pub(crate) fn serve(&self, case: Case, pem: &Pem) -> Option<Server> {
+    /// Starts a server, if it can do the case.
+    pub(crate) fn serve(&self, case: Case, pem: &Pem) -> Result<Server, Left> {
         let mut process = self
             .start("server", case)
             .args([pem.path("cert.pem"), pem.path("key.pem")])
@@ -156,35 +195,32 @@ impl Program {
         let first = lines.next().expect("the server says nothing").unwrap();
         if let Some(why) = first.strip_prefix("unsupported:") {
             assert_eq!(process.wait().unwrap().code(), Some(UNSUPPORTED));
-            eprintln!("skipped:{why}");
-            return None;
+            return Err(Left::NotOffered(why.trim().into()));
         }
         let port = first.strip_prefix("listening ").expect(&first);
-        Some(Server {
+        Ok(Server {
             address: SocketAddr::new(case.host(), port.parse().unwrap()),
             process,
         })
     }
 
-    /// Runs a client to its end. `None`, with the reason on the standard error, if it cannot do the
-    /// case.
-    pub(crate) fn download(&self, case: Case, pem: &Pem, remote: SocketAddr) -> Option<Said> {
+    /// Runs a client to its end, if it can do the case.
+    pub(crate) fn download(&self, case: Case, pem: &Pem, remote: SocketAddr) -> Result<Said, Left> {
         let sizes: Vec<_> = case.sizes().iter().map(usize::to_string).collect();
         let output = self
             .start("client", case)
             .arg(pem.path("root.pem"))
             .args([remote.ip().to_string(), remote.port().to_string()])
             .arg(sizes.join(","))
-            .stderr(Stdio::inherit())
             .output()
             .unwrap_or_else(|error| panic!("{}: {error}", self.command[0].display()));
         let text = String::from_utf8(output.stdout).unwrap();
         if output.status.code() == Some(UNSUPPORTED) {
-            eprintln!("skipped: {text}");
-            return None;
+            let why = text.trim().trim_start_matches("unsupported:").trim();
+            return Err(Left::NotOffered(why.into()));
         }
         assert!(output.status.success(), "{}: {text}", output.status);
-        Some(Said {
+        Ok(Said {
             lines: text.lines().map(str::to_owned).collect(),
         })
     }

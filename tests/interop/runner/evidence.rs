@@ -13,7 +13,8 @@ const GOES_ON: usize = 100;
 pub(crate) fn check(case: Case, records: &[Record], oversteps: bool) {
     match case {
         Case::V2 => version_2(records),
-        Case::ZeroRtt => early_data(records),
+        Case::ZeroRtt | Case::ZeroRttRefused => early_data(records),
+        Case::NoIds | Case::ShortIds | Case::LongIds => id_lens(case, records),
         Case::Ecn => ecn(records),
         Case::AmplificationLimit => amplification(records, oversteps),
         Case::ConnectionMigration | Case::PreferredAddress => migration(case, records),
@@ -52,6 +53,22 @@ fn version_2(records: &[Record]) {
             summary(records)
         );
     }
+}
+
+/// Both sides had connection IDs of the lengths that were asked for.
+fn id_lens(case: Case, records: &[Record]) {
+    let of = |up: bool| {
+        let sent = records.iter().filter(move |record| record.up == up);
+        let lens: HashSet<_> = sent.filter_map(|record| record.scid_len).collect();
+        assert_eq!(lens.len(), 1, "{lens:?}");
+        lens.into_iter().next().unwrap()
+    };
+    let (theirs, ours) = case.id_lens().unwrap();
+    let (up, down) = (of(true), of(false));
+    assert!(
+        (up, down) == (theirs, ours) || (up, down) == (ours, theirs),
+        "{up} and {down} bytes"
+    );
 }
 
 /// The request travelled in 0-RTT packets.

@@ -5,8 +5,9 @@ use libtest_mimic::Trial;
 
 use crate::case::Case;
 use crate::stacks::{Mpquic, Quinn, Setup, Stack};
+use crate::verdict::{Verdict, test};
 use crate::wire::Wire;
-use crate::{download, serve, setup, test};
+use crate::{download, serve, setup};
 use mpquic_test_support::runtime::run;
 
 pub(crate) fn tests() -> [Trial; 2] {
@@ -16,20 +17,22 @@ pub(crate) fn tests() -> [Trial; 2] {
     ]
 }
 
-fn quinn_client() {
+fn quinn_client() -> Verdict {
     for ours in [true, false] {
         for quinn in [true, false] {
             exchange::<Quinn, Mpquic>(ours, quinn, true);
         }
     }
+    Ok(())
 }
 
-fn quinn_server() {
+fn quinn_server() -> Verdict {
     for ours in [true, false] {
         for quinn in [true, false] {
             exchange::<Mpquic, Quinn>(ours, quinn, false);
         }
     }
+    Ok(())
 }
 
 /// Who takes packets without the bit. `up`: whether quinn's packets go to the server.

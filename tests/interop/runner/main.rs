@@ -1,10 +1,10 @@
-//! The cases of the QUIC interop runner against other stacks in both roles: quinn and, if `MPQUIC_INTEROP_PEERS`
-//! names them, aioquic and quic-go (`tests/interop/peers/README.md`). The network between the two is emulated in
-//! real time.
+//! The cases of the QUIC interop runner, and more, against other stacks in both roles: quinn, noq and, if
+//! `MPQUIC_INTEROP_PEERS` names them, programs in other languages (`tests/interop/peers/README.md`). The network between
+//! the two is emulated in real time. `tests/interop/matrix` runs all that it finds, and writes the page of it.
 //!
 //! Not here: `http3`, since there is no HTTP/3 in this project, and the negotiation of version 2 within a handshake,
 //! since rustls binds a session to its version; `v2` begins with version 2 instead. What a peer's library lacks is
-//! told as `skipped`, with the reason.
+//! told as `not offered`, with the reason.
 
 mod case;
 mod child;
@@ -17,6 +17,7 @@ mod picoquic;
 #[path = "../stacks/mod.rs"]
 #[allow(dead_code, reason = "the other exercises use more of it")]
 mod stacks;
+mod verdict;
 mod wire;
 
 use std::net::{IpAddr, SocketAddr};
@@ -30,7 +31,8 @@ use libtest_mimic::{Arguments, Trial};
 use mpquic_sim::Relay;
 use mpquic_test_support::runtime::run_within;
 use nat::Nat;
-use stacks::{Answer, Identity, Mpquic, Peer, Quinn, Setup, Stack};
+use stacks::{Answer, End, Identity, Mpquic, Noq, Peer, Quinn, Setup, Stack};
+use verdict::{Left, Verdict, test};
 use wire::Wire;
 
 /// How many tests run at once. They wait for emulated links, timers and lost handshakes, and hardly need the processor: one by
@@ -47,144 +49,133 @@ fn main() -> ExitCode {
     let mut tests = cases();
     tests.extend(grease::tests());
     tests.extend(multipath::tests());
-    libtest_mimic::run(&arguments, tests).exit_code()
+    let ended = libtest_mimic::run(&arguments, tests);
+    if !arguments.list {
+        verdict::write();
+    }
+    ended.exit_code()
 }
 
-fn test(name: impl Into<String>, run: impl FnOnce() + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        run();
+/// A test for each case and pair of stacks.
+fn cases() -> Vec<Trial> {
+    Case::ALL.into_iter().flat_map(pairs).collect()
+}
+
+/// A test for each pair of stacks.
+fn pairs(case: Case) -> [Trial; 12] {
+    use Language::{Aiopquic, Aioquic, QuicGo, XNet};
+    let of = |pair: &str| format!("{pair}::{}", case.name());
+    [
+        test(of("quinn_client"), move || rust_client::<Quinn>(case)),
+        test(of("quinn_server"), move || rust_server::<Quinn>(case)),
+        test(of("noq_client"), move || rust_client::<Noq>(case)),
+        test(of("noq_server"), move || rust_server::<Noq>(case)),
+        test(of("aioquic_client"), move || child_client(Aioquic, case)),
+        test(of("aioquic_server"), move || child_server(Aioquic, case)),
+        test(of("aiopquic_client"), move || child_client(Aiopquic, case)),
+        test(of("aiopquic_server"), move || child_server(Aiopquic, case)),
+        test(of("quic_go_client"), move || child_client(QuicGo, case)),
+        test(of("quic_go_server"), move || child_server(QuicGo, case)),
+        test(of("x_net_client"), move || child_client(XNet, case)),
+        test(of("x_net_server"), move || child_server(XNet, case)),
+    ]
+}
+
+/// A client of another stack in Rust.
+fn rust_client<C: Stack>(case: Case) -> Verdict {
+    match case {
+        Case::V2 => not_offered("the library speaks version 1 only"),
+        Case::PreferredAddress => not_offered("its clients stay at the address of the handshake"),
+        _ => rust::<C, Mpquic>(case),
+    }
+}
+
+/// A server of another stack in Rust.
+fn rust_server<S: Stack>(case: Case) -> Verdict {
+    match case {
+        Case::V2 => not_offered("the library speaks version 1 only"),
+        _ => rust::<Mpquic, S>(case),
+    }
+}
+
+fn not_offered(why: &str) -> Verdict {
+    Err(Left::NotOffered(why.into()))
+}
+
+/// Both stacks are Rust: in this process.
+fn rust<C: Stack, S: Stack>(case: Case) -> Verdict {
+    run_within(case.time_limit(), async move {
+        let wire = case.is_watched().then(Wire::bind);
+        let (mut setup, _) = setup(case, wire.as_ref());
+        let servers: Vec<_> = (0..case.servers())
+            .map(|_| serve::<S>(case, &setup))
+            .collect();
+        let network = Network::new(case, &servers, wire);
+        if case == Case::VersionNegotiation {
+            refused_version::<C>(&mut setup, network.address()).await;
+        }
+        download::<C>(case, &setup, network.address()).await;
+        network.check(case, false);
+    });
+    Ok(())
+}
+
+/// Our client, and a server of another language.
+fn child_server(language: Language, case: Case) -> Verdict {
+    run_within(case.time_limit(), async move {
+        let wire = case.is_watched().then(Wire::bind);
+        let (mut setup, pem) = setup(case, wire.as_ref());
+        let program = Program::find(language)?;
+        let servers = (0..case.servers()).map(|_| program.serve(case, &pem));
+        let servers = servers.collect::<Result<Vec<_>, _>>()?;
+        let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
+        let network = Network::new(case, &addresses, wire);
+        if case == Case::VersionNegotiation {
+            refused_version::<Mpquic>(&mut setup, network.address()).await;
+        }
+        download::<Mpquic>(case, &setup, network.address()).await;
+        network.check(case, language.oversteps());
         Ok(())
     })
 }
 
-/// The tests of each case, and that no case is left out.
-macro_rules! cases {
-    ($($name:ident: $case:ident,)*) => {
-        fn cases() -> Vec<Trial> {
-            let all = || assert_eq!([$(Case::$case),*], Case::ALL);
-            let mut tests = vec![test("all_cases_are_run", all)];
-            $(tests.extend(pairs(stringify!($name), Case::$case));)*
-            tests
-        }
-    };
-}
-
-cases! {
-    handshake: Handshake,
-    transfer: Transfer,
-    longrtt: LongRtt,
-    chacha20: ChaCha20,
-    multiplexing: Multiplexing,
-    retry: Retry,
-    resumption: Resumption,
-    keyupdate: KeyUpdate,
-    blackhole: Blackhole,
-    handshakeloss: HandshakeLoss,
-    transferloss: TransferLoss,
-    handshakecorruption: HandshakeCorruption,
-    transfercorruption: TransferCorruption,
-    ipv6: Ipv6,
-    rebind_port: RebindPort,
-    rebind_addr: RebindAddr,
-    zerortt: ZeroRtt,
-    ecn: Ecn,
-    amplificationlimit: AmplificationLimit,
-    v2: V2,
-    connectionmigration: ConnectionMigration,
-    preferredaddress: PreferredAddress,
-}
-
-/// A test for each pair of stacks.
-fn pairs(name: &str, case: Case) -> [Trial; 6] {
-    use Language::{Aioquic, QuicGo};
-    let of = |pair: &str| format!("{pair}::{name}");
-    [
-        test(of("quinn_client"), move || quinn_client_of_ours(case)),
-        test(of("quinn_server"), move || quinn_server_of_ours(case)),
-        test(of("aioquic_client"), move || child_client(Aioquic, case)),
-        test(of("aioquic_server"), move || child_server(Aioquic, case)),
-        test(of("quic_go_client"), move || child_client(QuicGo, case)),
-        test(of("quic_go_server"), move || child_server(QuicGo, case)),
-    ]
-}
-
-/// Why quinn cannot do a case, whatever its role.
-fn quinn_lacks(case: Case) -> Option<&'static str> {
-    (case == Case::V2).then_some("quinn speaks version 1 only")
-}
-
-fn quinn_client_of_ours(case: Case) {
-    let lacks = || {
-        let stays = "quinn's clients stay at the address of the handshake";
-        (case == Case::PreferredAddress).then_some(stays)
-    };
-    match quinn_lacks(case).or_else(lacks) {
-        Some(why) => eprintln!("skipped: {why}"),
-        None => rust::<Quinn, Mpquic>(case),
-    }
-}
-
-fn quinn_server_of_ours(case: Case) {
-    match quinn_lacks(case) {
-        Some(why) => eprintln!("skipped: {why}"),
-        None => rust::<Mpquic, Quinn>(case),
-    }
-}
-
-/// Both stacks are Rust: in this process.
-fn rust<C: Stack, S: Stack>(case: Case) {
-    run_within(case.time_limit(), async move {
-        let wire = case.is_watched().then(Wire::bind);
-        let (setup, _) = setup(case, wire.as_ref());
-        let server = serve::<S>(case, &setup);
-        let network = Network::new(case, server, wire);
-        download::<C>(case, &setup, network.address()).await;
-        network.check(case, false);
-    });
-}
-
-/// Our client, and a server of another language.
-fn child_server(language: Language, case: Case) {
-    run_within(case.time_limit(), async move {
-        let wire = case.is_watched().then(Wire::bind);
-        let (setup, pem) = setup(case, wire.as_ref());
-        let Some(program) = Program::find(language) else {
-            return;
-        };
-        let Some(server) = program.serve(case, &pem) else {
-            return;
-        };
-        let network = Network::new(case, server.address, wire);
-        download::<Mpquic>(case, &setup, network.address()).await;
-        network.check(case, language.oversteps());
-    });
-}
-
 /// A client of another language, and our server.
-fn child_client(language: Language, case: Case) {
+fn child_client(language: Language, case: Case) -> Verdict {
     run_within(case.time_limit(), async move {
         let wire = case.is_watched().then(Wire::bind);
         let (setup, pem) = setup(case, wire.as_ref());
-        let Some(program) = Program::find(language) else {
-            return;
-        };
-        let server = serve::<Mpquic>(case, &setup);
-        let network = Network::new(case, server, wire);
-        let runs = if case.resumes() {
-            1
-        } else {
-            case.connections()
+        let program = Program::find(language)?;
+        let servers: Vec<_> = (0..case.servers())
+            .map(|_| serve::<Mpquic>(case, &setup))
+            .collect();
+        let network = Network::new(case, &servers, wire);
+        // Those that go on with what an earlier connection brought make both in one run.
+        let runs = match case {
+            Case::CloseByClient => 1,
+            _ if case.keeps_tickets() => 1,
+            _ => case.connections(),
         };
         for _ in 0..runs {
             let (program, pem, remote) = (program.clone(), pem.clone(), network.address());
             let client = move || program.download(case, &pem, remote);
-            let Some(said) = tokio::task::spawn_blocking(client).await.unwrap() else {
-                return;
-            };
+            let said = tokio::task::spawn_blocking(client).await.unwrap()?;
             said.check(case);
         }
         network.check(case, false);
-    });
+        Ok(())
+    })
+}
+
+/// A client that begins with a version that the server does not speak is told so, and then begins with another one.
+async fn refused_version<C: Stack>(setup: &mut Setup, remote: SocketAddr) {
+    setup.our_version = mpquic::Version::V2;
+    // A draft version that other stacks in Rust still know.
+    setup.version = Some(0xff00_001d);
+    let client = C::client_from(setup, stacks::LOOPBACK);
+    let refused = C::connect(&client, remote).await;
+    assert_eq!(refused.err(), Some(End::Version));
+    setup.our_version = mpquic::Version::V1;
+    setup.version = None;
 }
 
 /// A certificate that is its own root, and the settings of both stacks.
@@ -206,12 +197,15 @@ fn setup(case: Case, wire: Option<&Wire>) -> (Setup, child::Pem) {
         client_alpn: hq::ALPN.to_vec(),
         server_alpn: hq::ALPN.to_vec(),
         suite: case.suite(),
-        early_data: case == Case::ZeroRtt,
+        early_data: case.asks_early(),
         idle_timeout: case.idle_timeout(),
         our_version: match case {
             Case::V2 => mpquic::Version::V2,
             _ => mpquic::Version::V1,
         },
+        our_server_knows_v1_only: case == Case::VersionNegotiation,
+        cid_len: case.id_lens().map_or(8, |(theirs, _)| theirs),
+        our_cid_len: case.id_lens().map(|(_, ours)| ours),
         preferred_address: wire.filter(|_| names).map(Wire::preferred),
         ..Setup::default()
     };
@@ -231,11 +225,12 @@ fn serve<S: Stack>(case: Case, setup: &Setup) -> SocketAddr {
     } else {
         Answer::Accept
     };
+    let heard = Arc::new(hq::Heard::default());
     tokio::spawn(async move {
         loop {
             // A handshake may fail: the network of some cases garbles it.
             if let Ok(peer) = S::answer(&endpoint, answer).await {
-                tokio::spawn(hq::serve(peer));
+                tokio::spawn(hq::serve(peer, Arc::clone(&heard)));
             }
         }
     });
@@ -246,7 +241,7 @@ async fn download<C: Stack>(case: Case, setup: &Setup, remote: SocketAddr) {
     let client = || C::client_from(setup, SocketAddr::new(case.host(), 0));
     let mut endpoint = client();
     for number in 0..case.connections() {
-        if case == Case::ZeroRtt && number > 0 {
+        if case.asks_early() && number > 0 {
             C::move_client(&endpoint);
             early_download::<C>(case, &endpoint, remote).await;
             continue;
@@ -257,8 +252,8 @@ async fn download<C: Stack>(case: Case, setup: &Setup, remote: SocketAddr) {
             Case::ConnectionMigration => C::move_client(&moving),
             _ => updating.force_key_update(),
         };
-        hq::download(&peer, case, mid).await;
-        if !case.resumes() {
+        hq::download(&peer, case, number, mid).await;
+        if !case.keeps_tickets() {
             // Sessions belong to an endpoint: the next connection begins without one.
             endpoint = client();
         }
@@ -279,9 +274,14 @@ async fn early_download<C: Stack>(case: Case, endpoint: &C::Endpoint, remote: So
     let size = case.sizes()[0];
     let early = C::ask_early(endpoint, remote, hq::request(size)).await;
     let (peer, accepted, answer) = early.expect("no ticket");
-    assert!(accepted, "the server rejected the early data");
-    assert!(answer == Some(hq::body(size)));
-    peer.close(0, b"");
+    if case == Case::ZeroRtt {
+        assert!(accepted, "the server rejected the early data");
+        assert!(answer == Some(hq::body(size)));
+        peer.close(0, b"");
+    } else {
+        assert!(!accepted && answer.is_none());
+        hq::download(&peer, case, 1, || {}).await;
+    }
 }
 
 /// What lies between the client and the server.
@@ -293,11 +293,12 @@ enum Network {
 }
 
 impl Network {
-    fn new(case: Case, server: SocketAddr, wire: Option<Wire>) -> Self {
+    fn new(case: Case, servers: &[SocketAddr], wire: Option<Wire>) -> Self {
         if let Some(wire) = wire {
-            wire.start(case, server);
+            wire.start_with(case, servers);
             return Self::Wire(wire);
         }
+        let server = servers[0];
         if let Some((up, down)) = case.links() {
             let listen = SocketAddr::new(case.host(), 0);
             let relay = Relay::spawn(listen, server, up, down, case as u64 + 1).unwrap();

@@ -18,9 +18,10 @@ use mpquic::{PathErrorCode, PathEvent, PathEvents, PathId, PathStatus, sched};
 use crate::case::Case;
 use crate::picoquic::{self, Picoquic};
 use crate::stacks::{Identity, Setup};
+use crate::verdict::{Verdict, test};
 use crate::wire::{Record, Wire};
-use crate::{child, hq, loopback, test};
-use mpquic_test_support::runtime::run;
+use crate::{child, hq, loopback};
+use mpquic_test_support::runtime::{run, run_within};
 
 const LARGE: usize = 6_000_000;
 /// More than probes of a path take.
@@ -31,6 +32,8 @@ const BACKUP: usize = LARGE / 50;
 const WINDOW: u32 = 256 << 10;
 /// Until then, the path that will be abandoned has carried its part.
 const HALF: usize = LARGE / 2;
+/// Exercises with picoquic take no longer.
+const LIMIT: Duration = Duration::from_secs(120);
 /// So much is read or written at once.
 const PIECE: usize = 50_000;
 
@@ -78,7 +81,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     acts.into_iter().flat_map(of_act).collect()
 }
 
-fn ourselves(act: Act, actor: Actor) {
+fn ourselves(act: Act, actor: Actor) -> Verdict {
     run(async move {
         let (setup, _) = setup();
         loop {
@@ -94,14 +97,13 @@ fn ourselves(act: Act, actor: Actor) {
             return check(act, &wire.records(), served.mark.or(at_client), LARGE / 20);
         }
     });
+    Ok(())
 }
 
-fn picoquic_serves(act: Act) {
-    run(async move {
+fn picoquic_serves(act: Act) -> Verdict {
+    run_within(LIMIT, async move {
         let (setup, pem) = setup();
-        let Some(picoquic) = Picoquic::find() else {
-            return;
-        };
+        let picoquic = Picoquic::find()?;
         // picoquic takes a backup path into use for good at its first probe timeout on the other one, and a machine
         // that pauses looks like that. A server that does not care for the status fails each time.
         let mut tries = if act == Act::Status { 5 } else { 1 };
@@ -113,18 +115,17 @@ fn picoquic_serves(act: Act) {
             tries -= 1;
             let records = wire.records();
             if tries == 0 || carried(&records)[1] < BACKUP {
-                return check(act, &records, mark, SOME);
+                check(act, &records, mark, SOME);
+                return Ok(());
             }
         }
-    });
+    })
 }
 
-fn picoquic_asks(act: Act) {
-    run(async move {
+fn picoquic_asks(act: Act) -> Verdict {
+    run_within(LIMIT, async move {
         let (setup, pem) = setup();
-        let Some(picoquic) = Picoquic::find() else {
-            return;
-        };
+        let picoquic = Picoquic::find()?;
         let picoquic = Arc::new(picoquic);
         loop {
             let wire = Arc::new(Wire::bind());
@@ -142,9 +143,10 @@ fn picoquic_asks(act: Act) {
             if act == Act::Status && served.trouble && carried(&wire.records())[1] >= BACKUP {
                 continue;
             }
-            return check(act, &wire.records(), served.mark, LARGE / 20);
+            check(act, &wire.records(), served.mark, LARGE / 20);
+            return Ok(());
         }
-    });
+    })
 }
 
 fn setup() -> (Setup, child::Pem) {

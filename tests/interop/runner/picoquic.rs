@@ -4,8 +4,10 @@ use std::env;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 
 use crate::child::{Pem, is_wanted};
+use crate::verdict::{self, Left};
 use crate::{hq, loopback};
 
 /// What its server serves.
@@ -14,6 +16,14 @@ pub(crate) const FILE: &str = "body";
 /// How to start it.
 pub(crate) struct Picoquic {
     program: PathBuf,
+}
+
+/// The version that its client told.
+static VERSION: OnceLock<String> = OnceLock::new();
+
+/// The version, if a client ran.
+pub(crate) fn version() -> Option<String> {
+    VERSION.get().cloned()
 }
 
 pub(crate) struct Server {
@@ -30,12 +40,17 @@ impl Drop for Server {
 }
 
 impl Picoquic {
-    /// `None`, with the reason on the standard error, if it is not to be run.
-    pub(crate) fn find() -> Option<Self> {
-        is_wanted("picoquic").then(|| Self {
+    /// If it is asked for and, where the page is written, is there.
+    pub(crate) fn find() -> Result<Self, Left> {
+        is_wanted("picoquic")?;
+        let this = Self {
             program: env::var_os("MPQUIC_PICOQUIC")
                 .map_or_else(|| "picoquicdemo".into(), PathBuf::from),
-        })
+        };
+        if verdict::page().is_some() && this.start().arg("-h").output().is_err() {
+            return Err(Left::Skipped("picoquicdemo is not on this machine".into()));
+        }
+        Ok(this)
     }
 
     fn start(&self) -> Command {
@@ -91,6 +106,9 @@ impl Picoquic {
             .unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{}: {said}", output.status);
+        if let Some((_, version)) = said.split_once("Starting Picoquic (v") {
+            VERSION.get_or_init(|| version.split(')').next().unwrap_or_default().to_owned());
+        }
         let answer = std::fs::read(folder.path().join(size.to_string())).expect(&said);
         (said, answer)
     }

@@ -40,6 +40,8 @@ pub(crate) struct Record {
     pub(crate) long: Vec<(u32, Kind)>,
     /// The start of the destination connection ID, if its first packet has a short header.
     pub(crate) short_dcid: Option<[u8; 4]>,
+    /// How long its sender's connection ID is, if its first packet says so.
+    pub(crate) scid_len: Option<usize>,
 }
 
 /// A UDP socket, with the marks of its datagrams.
@@ -140,23 +142,30 @@ impl Wire {
 
     /// Passes on what comes from now on. Each client has a socket of its own towards the server.
     pub(crate) fn start(&self, case: Case, server: SocketAddr) {
+        self.start_with(case, &[server]);
+    }
+
+    /// The same with several servers: the first for the first client, and so on; the last one for all others.
+    pub(crate) fn start_with(&self, case: Case, servers: &[SocketAddr]) {
         for (number, front) in self.fronts.iter().enumerate() {
             let (front, seen) = (Arc::clone(front), Arc::clone(&self.seen));
+            let servers = servers.to_vec();
             tokio::spawn(async move {
-                let mut clients: HashMap<SocketAddr, Arc<Port>> = HashMap::new();
+                let mut clients: HashMap<SocketAddr, (Arc<Port>, SocketAddr)> = HashMap::new();
                 let mut buf = vec![0; MAX_DATAGRAM];
                 loop {
                     for (client, ecn, datagram) in front.recv(&mut buf).await {
-                        let back = clients.entry(client).or_insert_with(|| {
+                        let server = servers[clients.len().min(servers.len() - 1)];
+                        let (back, server) = clients.entry(client).or_insert_with(|| {
                             let back = Arc::new(Port::bind());
                             let (front, seen) = (Arc::clone(&front), Arc::clone(&seen));
                             let route = (number, client);
                             tokio::spawn(down(case, Arc::clone(&back), front, route, seen));
-                            back
+                            (back, server)
                         });
                         let pass = lock(&seen).add(case, true, (number, client), ecn, &datagram);
                         if pass {
-                            back.send(server, ecn, &datagram).await;
+                            back.send(*server, ecn, &datagram).await;
                         }
                     }
                 }
@@ -182,15 +191,17 @@ async fn down(
     let mut buf = vec![0; MAX_DATAGRAM];
     loop {
         for (_, ecn, datagram) in back.recv(&mut buf).await {
-            let (comes_back, mut early) = {
+            let (pass, comes_back, mut early) = {
                 let mut seen = lock(&seen);
-                seen.add(case, false, route, ecn, &datagram);
-                (seen.records[0].route != route, seen.early.subscribe())
+                let pass = seen.add(case, false, route, ecn, &datagram);
+                (pass, seen.records[0].route != route, seen.early.subscribe())
             };
-            if case == Case::ZeroRtt && comes_back {
+            if case.asks_early() && comes_back {
                 early.wait_for(|seen| *seen).await.ok();
             }
-            front.send(route.1, ecn, &datagram).await;
+            if pass {
+                front.send(route.1, ecn, &datagram).await;
+            }
         }
     }
 }
@@ -210,7 +221,8 @@ impl Seen {
         datagram: &[u8],
     ) -> bool {
         self.up += usize::from(up);
-        let dropped = up && case.drops().contains(&self.up);
+        let dropped =
+            up && case.drops().contains(&self.up) || datagram.len() > case.largest_datagram();
         let long = long_packets(datagram);
         if long.iter().any(|(_, kind)| *kind == Kind::ZeroRtt) {
             self.early.send_replace(true);
@@ -228,9 +240,18 @@ impl Seen {
                 .get(1..5)
                 .and_then(|id| id.try_into().ok())
                 .filter(|_| short),
+            scid_len: scid_len(datagram),
         });
         !dropped
     }
+}
+
+/// The length of the source connection ID of a packet with a long header.
+fn scid_len(bytes: &[u8]) -> Option<usize> {
+    let is_long = bytes.first()? & 0x80 != 0;
+    let dcid_len = usize::from(*bytes.get(5)?);
+    let len = usize::from(*bytes.get(6 + dcid_len)?);
+    is_long.then_some(len)
 }
 
 /// The packets with long headers at the start of a datagram.

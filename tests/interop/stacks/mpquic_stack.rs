@@ -3,7 +3,9 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use mpquic::{Endpoint, EndpointConfig, HandshakeData, TransportConfig};
+use mpquic::{
+    ConnectionIdGenerator, Endpoint, EndpointConfig, HandshakeData, TransportConfig, Version,
+};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::CertificateDer;
 
@@ -28,6 +30,10 @@ fn key_updates(connection: &mpquic::Connection) -> Option<u64> {
     Some(connection.stats().key_updates)
 }
 
+fn remote_address(connection: &mpquic::Connection) -> SocketAddr {
+    connection.remote_address()
+}
+
 fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(setup.idle_timeout));
@@ -43,6 +49,30 @@ fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
         transport.datagram_receive_buffer(None);
     }
     Arc::new(transport)
+}
+
+/// Connection IDs of so many random bytes.
+#[derive(Debug)]
+struct CidsOf(usize);
+
+impl ConnectionIdGenerator for CidsOf {
+    fn id_len(&self) -> usize {
+        self.0
+    }
+
+    fn write_id(&self, _: &mut [u8]) {}
+}
+
+fn endpoint_config(setup: &Setup, seed: [u8; 32]) -> EndpointConfig {
+    let mut config = EndpointConfig::new(seed);
+    config.grease_quic_bit(setup.our_quic_bit_greased);
+    if let Some(len) = setup.our_cid_len {
+        config.connection_ids(Arc::new(CidsOf(len)));
+    }
+    if setup.our_server_knows_v1_only {
+        config.supported_versions(&[Version::V1]);
+    }
+    config
 }
 
 /// Connections are plain QUIC, because the other stack has no multipath.
@@ -61,12 +91,10 @@ impl Stack for Mpquic {
         config.version(setup.our_version);
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).unwrap();
-        let mut endpoint = EndpointConfig::new(seed);
-        endpoint.grease_quic_bit(setup.our_quic_bit_greased);
         Endpoint::builder()
             .bind(local)
             .default_client(config)
-            .endpoint_config(endpoint)
+            .endpoint_config(endpoint_config(setup, seed))
             .build()
             .unwrap()
     }
@@ -76,8 +104,7 @@ impl Stack for Mpquic {
         config.transport(transport(setup, setup.server_takes_datagrams));
         config.preferred_address_v4(setup.preferred_address);
         // The same for all servers, so that one can send a reset for another one's connection.
-        let mut endpoint = EndpointConfig::new([7; 32]);
-        endpoint.grease_quic_bit(setup.our_quic_bit_greased);
+        let endpoint = endpoint_config(setup, [7; 32]);
         Endpoint::builder()
             .socket(socket)
             .server(config)

@@ -29,6 +29,10 @@ fn key_updates(_: &quinn::Connection) -> Option<u64> {
     None
 }
 
+fn remote_address(connection: &quinn::Connection) -> SocketAddr {
+    connection.remote_address()
+}
+
 fn transport(setup: &Setup, takes_datagrams: bool) -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
     let idle_timeout = setup.idle_timeout.try_into().unwrap();
@@ -52,7 +56,7 @@ fn endpoint(setup: &Setup, server: Option<quinn::ServerConfig>, socket: UdpSocke
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[7; 64]);
     let mut config = EndpointConfig::new(Arc::new(key));
     // Not the default generator, which does not recognise IDs from another endpoint.
-    let len = if setup.empty_cids { 0 } else { 8 };
+    let len = setup.cid_len;
     config.cid_generator(move || Box::new(RandomConnectionIdGenerator::new(len)));
     config.grease_quic_bit(setup.quinn_quic_bit_greased);
     if let Some(version) = setup.version {

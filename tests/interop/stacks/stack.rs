@@ -147,7 +147,7 @@ macro_rules! peer {
             }
 
             fn remote_address(&self) -> std::net::SocketAddr {
-                self.0.remote_address()
+                remote_address(&self.0)
             }
         }
     };

@@ -32,13 +32,11 @@ pub fn run(test: impl Future<Output = ()>) {
 /// # Panics
 ///
 /// If the test does, or takes as long.
-pub fn run_within(limit: Duration, test: impl Future<Output = ()>) {
+pub fn run_within<T>(limit: Duration, test: impl Future<Output = T>) -> T {
     let runtime = runtime();
-    runtime.block_on(async {
-        let outcome = tokio::time::timeout(limit, test).await;
-        outcome.expect("the test hangs");
-    });
+    let outcome = runtime.block_on(async { tokio::time::timeout(limit, test).await });
     runtime.shutdown_background();
+    outcome.expect("the test hangs")
 }
 
 /// Runs a test on the one thread that there is, so that all tasks take turns.

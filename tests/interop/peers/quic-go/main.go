@@ -3,27 +3,48 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quic-go/quic-go"
 )
 
-const alpn = "hq-interop"
+const (
+	alpn          = "hq-interop"
+	resetCode     = 17
+	stopCode      = 18
+	closeByClient = 20
+	datagrams     = 20
+	datagramSize  = 1000
+)
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "version" {
+		info, _ := debug.ReadBuildInfo()
+		for _, dep := range info.Deps {
+			if dep.Path == "github.com/quic-go/quic-go" {
+				fmt.Println(dep.Version)
+			}
+		}
+		return
+	}
 	if len(os.Args) < 4 {
-		fmt.Fprintln(os.Stderr, "usage: peer server CASE CERT KEY HOST | client CASE CA HOST PORT SIZES")
+		fmt.Fprintln(os.Stderr, "usage: peer server CASE CERT KEY HOST | client CASE CA HOST PORT SIZES | version")
 		os.Exit(2)
 	}
 	role, scenario, rest := os.Args[1], os.Args[2], os.Args[3:]
@@ -32,6 +53,8 @@ func main() {
 		unsupported("quic-go's servers have no setting for a preferred address")
 	case scenario == "preferredaddress":
 		unsupported("quic-go's clients stay at the address of the handshake")
+	case scenario == "cid-0" && role == "server":
+		unsupported("quic-go's servers need connection IDs")
 	case scenario == "chacha20":
 		unsupported("crypto/tls of Go does not let a program choose the suites of TLS 1.3")
 	case scenario == "keyupdate":
@@ -54,17 +77,28 @@ func unsupported(why string) {
 	os.Exit(127)
 }
 
-func config(scenario string) *quic.Config {
-	version := quic.Version1
+func config(scenario string, isClient bool) *quic.Config {
+	versions := []quic.Version{quic.Version1}
 	if scenario == "v2" {
-		version = quic.Version2
+		versions = []quic.Version{quic.Version2}
 	}
-	return &quic.Config{
-		Versions:           []quic.Version{version},
-		MaxIdleTimeout:     30 * time.Second,
-		MaxIncomingStreams: 1000,
-		Allow0RTT:          true,
+	if scenario == "versionnegotiation" && isClient {
+		versions = []quic.Version{quic.Version2, quic.Version1}
 	}
+	settings := &quic.Config{
+		Versions:        versions,
+		EnableDatagrams: true,
+		// The case of lost handshakes has its own patience.
+		HandshakeIdleTimeout: 60 * time.Second,
+		MaxIdleTimeout:       30 * time.Second,
+		MaxIncomingStreams:   1000,
+		Allow0RTT:            true,
+	}
+	if scenario == "mtu1280" {
+		// Without the headers of IP and UDP.
+		settings.InitialPacketSize = 1200
+	}
+	return settings
 }
 
 // body is an endless reader of the bytes that every answer consists of.
@@ -87,14 +121,14 @@ func server(scenario, certificate, key, host string) error {
 	if err != nil {
 		return err
 	}
-	transport := quic.Transport{Conn: socket}
+	transport := quic.Transport{Conn: socket, ConnectionIDGenerator: idsFor(scenario)}
 	if scenario == "retry" {
 		transport.VerifySourceAddress = func(net.Addr) bool { return true }
 	}
 	listener, err := transport.ListenEarly(&tls.Config{
 		Certificates: []tls.Certificate{pair},
 		NextProtos:   []string{alpn},
-	}, config(scenario))
+	}, config(scenario, false))
 	if err != nil {
 		return err
 	}
@@ -113,26 +147,78 @@ func server(scenario, certificate, key, host string) error {
 	return err
 }
 
+// heard is a code that a server was told, on any connection.
+type heard struct {
+	once  sync.Once
+	there chan struct{}
+	code  uint64
+}
+
+func (h *heard) set(code uint64) {
+	h.once.Do(func() { h.code = code; close(h.there) })
+}
+
+var (
+	stopped = heard{there: make(chan struct{})}
+	closed  = heard{there: make(chan struct{})}
+)
+
 func serve(conn *quic.Conn) {
+	go func() {
+		for {
+			datagram, err := conn.ReceiveDatagram(context.Background())
+			if err != nil {
+				return
+			}
+			conn.SendDatagram(datagram)
+		}
+	}()
 	for {
 		stream, err := conn.AcceptStream(context.Background())
+		var end *quic.ApplicationError
+		if errors.As(err, &end) {
+			closed.set(uint64(end.ErrorCode))
+		}
 		if err != nil {
 			return
 		}
-		go func() {
-			line, err := bufio.NewReader(stream).ReadString('\n')
-			if err != nil {
-				return
-			}
-			size, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimSpace(line), "GET /"), 10, 64)
-			if err != nil {
-				stream.CancelWrite(1)
-				return
-			}
-			io.CopyN(stream, &body{}, size)
-			stream.Close()
-		}()
+		go answer(conn, stream)
 	}
+}
+
+func answer(conn *quic.Conn, stream *quic.Stream) {
+	line, err := bufio.NewReader(stream).ReadString('\n')
+	if err != nil {
+		return
+	}
+	verb, number, _ := strings.Cut(strings.TrimSpace(line), " /")
+	count, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		stream.CancelWrite(1)
+		return
+	}
+	switch verb {
+	case "STOPPED":
+		<-stopped.there
+		fmt.Fprint(stream, stopped.code)
+	case "CLOSED":
+		<-closed.there
+		fmt.Fprint(stream, closed.code)
+	case "CLOSE":
+		conn.CloseWithError(quic.ApplicationErrorCode(count), "bye")
+		return
+	case "RESET":
+		io.CopyN(stream, &body{}, count)
+		stream.CancelWrite(resetCode)
+		return
+	default:
+		_, err := io.CopyN(stream, &body{}, count)
+		var end *quic.StreamError
+		if errors.As(err, &end) {
+			stopped.set(uint64(end.ErrorCode))
+		}
+	}
+	stream.Close()
 }
 
 func client(scenario, authority, address, sizes string) error {
@@ -148,22 +234,45 @@ func client(scenario, authority, address, sizes string) error {
 		NextProtos:         []string{alpn},
 		ClientSessionCache: tls.NewLRUClientSessionCache(4),
 	}
-	if scenario == "resumption" || scenario == "zerortt" {
-		// The first connection brings the ticket.
-		if err := download("resumption", settings, address, "1", false); err != nil {
+	switch scenario {
+	case "resumption", "zerortt", "zerortt-refused", "close-client":
+		// The first connection brings the ticket, or is closed with a code.
+		if err := download("", settings, address, "1", false); err != nil {
 			return err
 		}
+	}
+	if scenario == "close-client" {
+		settings.ClientSessionCache = nil
 	}
 	return download(scenario, settings, address, sizes, true)
 }
 
 // transport is a socket of its own towards the server.
-func transport(remote *net.UDPAddr) (*quic.Transport, error) {
+func transport(scenario string, remote *net.UDPAddr) (*quic.Transport, error) {
 	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: remote.IP})
 	if err != nil {
 		return nil, err
 	}
-	return &quic.Transport{Conn: socket}, nil
+	return &quic.Transport{Conn: socket, ConnectionIDGenerator: idsFor(scenario)}, nil
+}
+
+// ids makes random connection IDs of one length.
+type ids int
+
+func idsFor(scenario string) quic.ConnectionIDGenerator {
+	lengths := map[string]int{"cid-0": 0, "cid-4": 4, "cid-20": 20}
+	if length, ok := lengths[scenario]; ok {
+		return ids(length)
+	}
+	return nil
+}
+
+func (i ids) ConnectionIDLen() int { return int(i) }
+
+func (i ids) GenerateConnectionID() (quic.ConnectionID, error) {
+	id := make([]byte, i)
+	_, err := rand.Read(id)
+	return quic.ConnectionIDFromBytes(id), err
 }
 
 func download(scenario string, settings *tls.Config, address, sizes string, tell bool) error {
@@ -172,17 +281,22 @@ func download(scenario string, settings *tls.Config, address, sizes string, tell
 	if err != nil {
 		return err
 	}
-	first, err := transport(remote)
+	first, err := transport(scenario, remote)
 	if err != nil {
 		return err
 	}
 	dial := first.Dial
-	if scenario == "zerortt" {
+	if scenario == "zerortt" || scenario == "zerortt-refused" {
 		dial = first.DialEarly
 	}
-	conn, err := dial(ctx, remote, settings, config(scenario))
+	conn, err := dial(ctx, remote, settings, config(scenario, true))
 	if err != nil {
 		return err
+	}
+	if scenario == "zerortt-refused" {
+		if conn, err = refused(ctx, conn); err != nil {
+			return err
+		}
 	}
 	mid := func() error { return nil }
 	if scenario == "connectionmigration" {
@@ -215,6 +329,9 @@ func download(scenario string, settings *tls.Config, address, sizes string, tell
 		}
 	}
 	if tell {
+		if err := act(ctx, scenario, conn); err != nil {
+			return err
+		}
 		state := conn.ConnectionState()
 		if state.TLS.DidResume {
 			fmt.Println("resumed")
@@ -224,12 +341,114 @@ func download(scenario string, settings *tls.Config, address, sizes string, tell
 		}
 		fmt.Printf("version %#x\n", uint32(state.Version))
 	}
-	return conn.CloseWithError(0, "")
+	return conn.CloseWithError(closeByClient, "bye")
+}
+
+// refused asks early, which the server does not take, and goes on with the connection that follows.
+func refused(ctx context.Context, conn *quic.Conn) (*quic.Conn, error) {
+	stream, err := ask(ctx, conn, "GET", 1024)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadAll(stream); !errors.Is(err, quic.Err0RTTRejected) {
+		return nil, fmt.Errorf("early data was not refused: %v", err)
+	}
+	return conn.NextConnection(ctx)
+}
+
+// act does what a case is about, and prints what came of it.
+func act(ctx context.Context, scenario string, conn *quic.Conn) error {
+	switch scenario {
+	case "datagrams":
+		return echoed(ctx, conn)
+	case "reset":
+		stream, err := ask(ctx, conn, "RESET", 100_000)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, stream)
+		var end *quic.StreamError
+		if !errors.As(err, &end) {
+			return fmt.Errorf("not reset: %w", err)
+		}
+		fmt.Println("reset", uint64(end.ErrorCode))
+	case "stop":
+		stream, err := ask(ctx, conn, "GET", 20<<20)
+		if err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(stream, make([]byte, 1000)); err != nil {
+			return err
+		}
+		stream.CancelRead(stopCode)
+		return told(ctx, conn, "STOPPED", "stopped")
+	case "close-server":
+		if _, err := ask(ctx, conn, "CLOSE", 19); err != nil {
+			return err
+		}
+		<-conn.Context().Done()
+		var end *quic.ApplicationError
+		if err := context.Cause(conn.Context()); !errors.As(err, &end) {
+			return fmt.Errorf("not closed: %w", err)
+		}
+		fmt.Println("closed", uint64(end.ErrorCode))
+	case "close-client":
+		return told(ctx, conn, "CLOSED", "closed")
+	}
+	return nil
+}
+
+// echoed sends datagrams until all are back: those that got lost, again.
+func echoed(ctx context.Context, conn *quic.Conn) error {
+	back := map[byte]bool{}
+	for len(back) < datagrams {
+		for number := range byte(datagrams) {
+			if !back[number] {
+				if err := conn.SendDatagram(bytes.Repeat([]byte{number}, datagramSize)); err != nil {
+					return err
+				}
+			}
+		}
+		wait, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		for len(back) < datagrams {
+			datagram, err := conn.ReceiveDatagram(wait)
+			if err != nil {
+				break
+			}
+			if len(datagram) != datagramSize {
+				cancel()
+				return fmt.Errorf("a datagram of %d bytes", len(datagram))
+			}
+			back[datagram[0]] = true
+		}
+		cancel()
+	}
+	fmt.Println("datagrams", len(back))
+	return nil
+}
+
+func ask(ctx context.Context, conn *quic.Conn, verb string, number int) (*quic.Stream, error) {
+	stream, err := conn.OpenStreamSync(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(stream, "%s /%d\r\n", verb, number)
+	return stream, stream.Close()
+}
+
+func told(ctx context.Context, conn *quic.Conn, verb, fact string) error {
+	stream, err := ask(ctx, conn, verb, 0)
+	if err != nil {
+		return err
+	}
+	code, err := io.ReadAll(stream)
+	fmt.Println(fact, string(code))
+	return err
 }
 
 // move has a connection go on from another port.
 func move(ctx context.Context, conn *quic.Conn, remote *net.UDPAddr) error {
-	second, err := transport(remote)
+	second, err := transport("", remote)
 	if err != nil {
 		return err
 	}
