@@ -20,452 +20,26 @@
 //! the path and hardly a queue, so that flows that do not forgive losses keep what these leave to them.
 
 mod memory;
+mod path;
 mod stay;
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{PathIndex, SavedPath};
+use mpquic_sched_core::{PathIndex, PathSet, SavedPath};
 
-use super::bbr::{Bbr, Known};
+use super::bbr::Bbr;
 use super::controller::Slots;
 use super::cubic::Cubic;
 use super::{
     AckSummary, AckedPacket, CongestionControl, CongestionEvent, Controller, InitialWindow,
-    LossCause, LossCauses, LossJudge, LostPacket, NewPath, ResumeStep, RttEstimator, SentPacket,
-    SlowStart, SpuriousLoss, Steering,
+    LossCauses, LostPacket, NewPath, ResumeStep, RttEstimator, SentPacket, SlowStart, SpuriousLoss,
+    Steering,
 };
-use stay::{Reason, Stay};
+use path::{MOST_LOST, Path, Tally};
+use stay::Reason;
 
-/// Chance has to explain this part of the newest loss events.
-const FORGIVEN_SHARE: f32 = 0.6;
-/// What is forgiven in a round trip: this part of the window, or one packet. A few packets of a small window would be a large
-/// part of it, and a queue of a few packets loses as many.
-const FORGIVEN_PART: f64 = 0.1;
-/// Forgiven losses (runs of packets in a row) before the first trial. Each trial that finds chance doubles it.
-const FORGIVEN_RUNS: u32 = 12;
-const MOST_DOUBLINGS: u32 = 6;
-/// A trial is over when so many losses are to be expected, if they come by chance.
-const TRIAL_RUNS: f64 = 9.0;
-/// It is over sooner if the window is back. It tells something from so many on.
-const LEAST_TRIAL_RUNS: f64 = 4.0;
-/// Losses by chance come as often as expected. No more than a third of nine are 2 % likely.
-const RELIEVED: f64 = 1.0 / 3.0;
-/// For so long no loss is forgiven after the first trial that found losses of our own.
-const REFUSED: Duration = Duration::from_secs(5);
-
-/// Slow start begins again after so many round trips without a queue,
-const QUIET_ROUNDS: u32 = 4;
-/// and not sooner than this after it did before. Each time doubles it.
-const REOPENED: Duration = Duration::from_millis(500);
-
-/// Chance has to explain this part of the newest loss events before BBRv3 takes over,
-const HANDED_SHARE: f32 = 0.5;
-/// and so many of them, and one more for each time that it was wrong.
-const HANDED_EVENTS: f32 = 1.0;
-/// In a window of so many packets. Smaller ones take more of them in proportion: a flow of CUBIC makes one loss in about W^2
-/// packets by itself, and what few packets of a queue drop looks like chance.
-const HANDED_WINDOW: f32 = 60.0;
-/// And a larger part of the newest.
-const HANDED_SHARE_SMALL: f32 = 0.7;
-/// As they are weighted, there are no more than ten.
-const MOST_EVENTS: f32 = 9.0;
-/// Runs of lost packets that are too many of all packets, once there are so many runs: BBRv3, too, takes no more than 5 % for chance,
-/// and a queue of two packets that flows share loses as much.
-const MOST_LOST: f64 = 0.04;
-const MOST_LOST_RUNS: u32 = 16;
-/// A path is small whose highest delivery rate fills so many packets of its shortest round trip. A queue of a few packets that it
-/// shares drops as much as a radio link loses, at the same round trips, and goes on to when this flow sends less.
-const SMALL_PATH: f64 = 20.0;
-/// On a small path so many runs are forgiven, not counting slow start: enough until BBRv3 takes over.
-const FORGIVEN_SMALL: u32 = 8;
-/// And fewer lost runs are too many. CUBIC makes as many in a window of seven packets.
-const MOST_LOST_SMALL: f64 = 0.03;
 /// Before so many packets were delivered, and none was lost, nothing is watched: most connections end with fewer or stay idle.
 const WATCHED: u64 = 8;
-/// For so long it does not take over again after the first time that it was wrong.
-const RETURNED: Duration = Duration::from_secs(5);
-/// The highest delivery rate is that of this time, at least, and twice that at most.
-const RATE_SPAN: Duration = Duration::from_secs(2);
-/// Losses of older times count by half each time that there are so many.
-const COUNTED_RUNS: u32 = 64;
-
-/// Losses, as runs of packets in a row, among so many bytes that arrived.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    runs: u32,
-    bytes: u64,
-}
-
-impl Tally {
-    /// Runs per byte.
-    fn rate(self) -> f64 {
-        f64::from(self.runs) / self.bytes.max(1) as f64
-    }
-
-    /// What is long ago counts by half.
-    const fn fade(&mut self) {
-        if self.runs >= COUNTED_RUNS {
-            self.runs /= 2;
-            self.bytes /= 2;
-        }
-    }
-}
-
-/// A window that was reduced to see whether losses become fewer.
-#[derive(Debug, Clone, Copy)]
-struct Trial {
-    began: Instant,
-    /// The window before.
-    window: u64,
-    /// What was lost before, runs per byte.
-    rate: f64,
-    /// What left until then left before relief was felt.
-    counts_from: Option<Instant>,
-    seen: Tally,
-}
-
-#[derive(Debug, Default)]
-struct Path {
-    judge: LossJudge,
-    mtu: u16,
-    /// When the loss event under way began: packets sent until then belong to it.
-    event: Option<Instant>,
-    /// It is forgiven, and so many bytes of it are.
-    forgives: bool,
-    forgiven: u64,
-    forgiven_runs: u32,
-    last_lost: Option<u64>,
-    /// Of all the time in which the path was small.
-    forgiven_small: u32,
-    /// Losses of the newest report.
-    runs: u32,
-    /// Since the last trial, if losses are forgiven.
-    tally: Tally,
-    trial: Option<Trial>,
-    confirmed: u32,
-    refused: u32,
-    refused_until: Option<Instant>,
-    /// Since when there is no queue.
-    quiet_since: Option<Instant>,
-    reopened: u32,
-    reopens_at: Option<Instant>,
-    rtt: Duration,
-    /// Losses by chance, all runs of them, among what arrived up to these events.
-    chance: Tally,
-    /// What arrived since the newest event: whether it is part of that shows the next one.
-    unjudged: u64,
-    /// The event under way may be one of chance.
-    by_chance: bool,
-    /// Losses outside of slow start, those with which an event begins.
-    lost: Tally,
-    /// The highest delivery rate of this span and of the one before it, bytes per second.
-    rates: [f64; 2],
-    rates_end: Option<Instant>,
-    /// And of all times.
-    highest_rate: f64,
-    /// Careful resume is under way.
-    resuming: bool,
-    /// BBRv3 is to take over with the next acknowledgement.
-    hands_over: bool,
-    /// BBRv3 steers.
-    stay: Option<Box<Stay>>,
-    /// Times that it was wrong, and until when it does not take over again.
-    returns: u32,
-    returned_until: Option<Instant>,
-    /// Times that earlier connections were wrong, by half: part of `returns` and of `refused`.
-    recalled: u32,
-    /// Congestion events of earlier stays.
-    past_events: u64,
-}
-
-impl Path {
-    fn new(mtu: u16, shortest: Duration) -> Self {
-        Self {
-            mtu,
-            judge: LossJudge::with_min_rtt(shortest),
-            ..Self::default()
-        }
-    }
-
-    fn on_lost(&mut self, lost: &LostPacket) {
-        let run = self.last_lost.is_none_or(|last| lost.number != last + 1);
-        self.last_lost = Some(lost.number);
-        if !run {
-            return;
-        }
-        if let Some(stay) = &mut self.stay {
-            stay.on_run(lost.sent);
-            return;
-        }
-        match &mut self.trial {
-            None => self.runs = self.runs.saturating_add(1),
-            Some(trial) if trial.counts_from.is_some_and(|from| lost.sent >= from) => {
-                trial.seen.runs += 1;
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// Packets were lost. Whether the window gives way; `window` before it does.
-    fn on_loss(&mut self, event: &CongestionEvent, window: u64, slow_start: bool) -> bool {
-        let runs = std::mem::take(&mut self.runs);
-        if event.persistent {
-            self.judge.judge(true);
-            (self.forgives, self.hands_over, self.trial) = (false, false, None);
-            self.tally = Tally::default();
-            self.event = Some(event.now);
-            (self.by_chance, self.unjudged) = (false, 0);
-            return true;
-        }
-        if self.event.is_none_or(|began| event.newest_sent > began) {
-            self.event = Some(event.now);
-            self.forgiven = 0;
-            let forgiven = std::mem::take(&mut self.forgiven_runs);
-            self.tally.runs = self.tally.runs.saturating_add(forgiven);
-            if !slow_start {
-                self.lost.runs = self.lost.runs.saturating_add(runs);
-            }
-            let cause = self.judge.judge(false);
-            self.hands_over = cause != LossCause::Overflow && self.may_hand_over(event.now, window);
-            self.by_chance = cause != LossCause::Overflow;
-            self.count_chance(runs, true);
-            self.forgives = cause != LossCause::Overflow
-                && !self.loses_too_much()
-                && !(self.is_small() && self.forgiven_small >= FORGIVEN_SMALL)
-                && self.judge.chance_share() >= FORGIVEN_SHARE
-                && !self.judge.has_plain_queue()
-                && self.refused_until.is_none_or(|until| event.now >= until)
-                && !self.begin_trial(event.now, window);
-        } else {
-            self.count_chance(runs, false);
-        }
-        if !self.forgives {
-            return true;
-        }
-        self.forgiven = self.forgiven.saturating_add(event.lost_bytes);
-        let most = (window as f64 * FORGIVEN_PART) as u64;
-        self.forgives = self.forgiven <= most.max(u64::from(self.mtu));
-        if self.forgives && !slow_start {
-            // In slow start, the first packets that a queue drops may be among them.
-            self.forgiven_runs = self.forgiven_runs.saturating_add(runs);
-            if self.is_small() {
-                self.forgiven_small = self.forgiven_small.saturating_add(runs);
-            }
-        } else {
-            self.forgiven_runs = 0;
-        }
-        !self.forgives
-    }
-
-    /// What chance has lost, for comparison with what is lost while BBRv3 steers. Where a queue overflowed, neither its losses nor
-    /// what came before them tell of chance. On a small path that others fill it is often both, and the comparison is to be
-    /// strict: all that came counts there, and of an event the losses of its first report. `first`: this is the event's first.
-    fn count_chance(&mut self, runs: u32, first: bool) {
-        if first {
-            let before = std::mem::take(&mut self.unjudged);
-            if self.by_chance {
-                self.chance.bytes = self.chance.bytes.saturating_add(before);
-            }
-        }
-        if self.by_chance && (first || !self.is_small()) {
-            self.chance.runs = self.chance.runs.saturating_add(runs);
-        }
-    }
-
-    /// Packets were lost while BBRv3 steers.
-    fn on_loss_of_stay(&mut self, event: &CongestionEvent, probing: bool) {
-        let new = self.event.is_none_or(|began| event.newest_sent > began);
-        if !new && !event.persistent {
-            return;
-        }
-        self.event = Some(event.now);
-        // A probe asks for losses: they tell nothing of what the path does without it.
-        if probing && !event.persistent {
-            self.judge.judge_probe();
-        } else {
-            self.judge.judge(event.persistent);
-            if let Some(stay) = &mut self.stay {
-                stay.events = stay.events.saturating_add(1);
-            }
-        }
-    }
-
-    /// More is lost than radio links lose by chance.
-    fn loses_too_much(&self) -> bool {
-        let most = if self.is_small() {
-            MOST_LOST_SMALL
-        } else {
-            MOST_LOST
-        };
-        self.lost.runs >= MOST_LOST_RUNS && self.lost.rate() * f64::from(self.mtu) > most
-    }
-
-    /// The path holds few packets, as far as was seen.
-    fn is_small(&self) -> bool {
-        let most = SMALL_PATH * f64::from(self.mtu);
-        self.highest_rate * self.judge.min_rtt().as_secs_f64() < most
-    }
-
-    /// Whether BBRv3 takes over: chance explains what is lost.
-    fn may_hand_over(&self, now: Instant, window: u64) -> bool {
-        let small = (HANDED_WINDOW * f32::from(self.mtu) / window.max(1) as f32).min(MOST_EVENTS);
-        let share = if small > HANDED_EVENTS {
-            HANDED_SHARE_SMALL
-        } else {
-            HANDED_SHARE
-        };
-        let enough = HANDED_EVENTS.max(small) + self.returns.min(MOST_DOUBLINGS) as f32;
-        self.trial.is_none()
-            && !self.resuming
-            && self.judge.chance_share() >= share
-            && self.judge.chance_sum() >= enough.min(MOST_EVENTS)
-            && !self.loses_too_much()
-            && self.returned_until.is_none_or(|until| now >= until)
-            && self.refused_until.is_none_or(|until| now >= until)
-    }
-
-    /// What is known of the path when BBRv3 takes over.
-    fn begin_stay(&mut self, ack: &AckSummary<'_>, window: u64) -> Known {
-        self.start_stay(window);
-        Known {
-            now: ack.now,
-            mtu: self.mtu,
-            window,
-            rate: self.rates[0].max(self.rates[1]),
-            min_rtt: self.judge.min_rtt(),
-            delivered: ack.sample.total_delivered,
-            loss: self.chance.rate() * f64::from(self.mtu),
-        }
-    }
-
-    /// BBRv3 steers. `window`: what is left if it causes losses.
-    fn start_stay(&mut self, window: u64) {
-        self.hands_over = false;
-        (self.tally, self.trial) = (Tally::default(), None);
-        let most = MOST_LOST / f64::from(self.mtu.max(1));
-        self.stay = Some(Box::new(Stay::new(self.chance, window, most)));
-    }
-
-    /// CUBIC goes on.
-    fn end_stay(&mut self, reason: Reason, now: Instant) {
-        self.judge.forget_chance();
-        self.event = Some(now);
-        (self.chance, self.unjudged) = (Tally::default(), 0);
-        if reason == Reason::NoLosses {
-            return;
-        }
-        let longer = 1 << self.returns.min(MOST_DOUBLINGS);
-        self.returned_until = Some(now + RETURNED * longer);
-        self.returns += 1;
-    }
-
-    fn on_rate(&mut self, now: Instant, rate: f64) {
-        if self.rates_end.is_none_or(|end| now >= end) {
-            self.rates_end = Some(now + RATE_SPAN);
-            self.rates = [0.0, self.rates[0]];
-        }
-        self.rates[0] = self.rates[0].max(rate);
-        self.highest_rate = self.highest_rate.max(rate);
-    }
-
-    /// Begins a trial, if it is time for one.
-    fn begin_trial(&mut self, now: Instant, window: u64) -> bool {
-        let due = FORGIVEN_RUNS << self.confirmed.min(MOST_DOUBLINGS);
-        if self.trial.is_some() || self.tally.runs < due {
-            return false;
-        }
-        self.trial = Some(Trial {
-            began: now,
-            window,
-            rate: self.tally.rate(),
-            counts_from: None,
-            seen: Tally::default(),
-        });
-        true
-    }
-
-    /// Whether slow start begins again, after a loss that was forgiven outside of it.
-    fn reopens(&mut self, now: Instant) -> bool {
-        let quiet =
-            |since: Instant| now.saturating_duration_since(since) >= QUIET_ROUNDS * self.rtt;
-        if self.trial.is_some()
-            || !self.quiet_since.is_some_and(quiet)
-            || self.reopens_at.is_some_and(|at| now < at)
-        {
-            return false;
-        }
-        self.reopens_at = Some(now + REOPENED * (1 << self.reopened.min(MOST_DOUBLINGS)));
-        self.reopened += 1;
-        true
-    }
-
-    /// An ACK frame was processed. The window to go back to, if a trial has found that it was no reason to leave it.
-    fn on_ack(&mut self, ack: &AckSummary<'_>, window: u64, slow_start: bool) -> Option<u64> {
-        if let Some(sample) = ack.rtt_sample {
-            // The peer's delay is no queue.
-            let sample = sample.saturating_sub(ack.rtt.latest_delay());
-            self.judge.on_sample(ack.now, sample, ack.rtt);
-            self.rtt = ack.rtt.smoothed();
-            if !self.judge.is_quiet() {
-                self.quiet_since = None;
-            } else if self.quiet_since.is_none() {
-                self.quiet_since = Some(ack.now);
-            }
-        }
-        let acked = ack.sample.newly_acked;
-        if self.stay.is_some() {
-            return None;
-        }
-        self.on_rate(ack.now, ack.sample.rate);
-        if self.is_small() {
-            self.chance.bytes = self.chance.bytes.saturating_add(acked);
-            self.chance.fade();
-        } else {
-            self.unjudged = self.unjudged.saturating_add(acked);
-            self.chance.fade();
-        }
-        if !slow_start {
-            self.lost.bytes = self.lost.bytes.saturating_add(acked);
-            self.lost.fade();
-        }
-        let Some(trial) = &mut self.trial else {
-            if !slow_start {
-                self.tally.bytes = self.tally.bytes.saturating_add(acked);
-            }
-            return None;
-        };
-        match trial.counts_from {
-            None if ack.newest_sent > trial.began => trial.counts_from = Some(ack.now),
-            Some(from) if ack.newest_sent >= from => trial.seen.bytes += acked,
-            _ => {}
-        }
-        let expected = trial.rate * trial.seen.bytes as f64;
-        let seen = f64::from(trial.seen.runs);
-        let back = window >= trial.window;
-        if expected < TRIAL_RUNS && !back {
-            return None;
-        }
-        let before = trial.window;
-        (self.trial, self.tally) = (None, Tally::default());
-        if expected < LEAST_TRIAL_RUNS {
-            return None;
-        }
-        let by_chance = seen > expected * RELIEVED;
-        // A trial may err.
-        self.judge.set_proven(by_chance && self.confirmed > 0);
-        if by_chance {
-            self.confirmed += 1;
-            return Some(before);
-        }
-        if std::mem::take(&mut self.confirmed) == 0 {
-            let longer = 1 << self.refused.min(MOST_DOUBLINGS);
-            self.refused_until = Some(ack.now + REFUSED * longer);
-            self.refused += 1;
-        }
-        // Chance was proven before: the next trial decides.
-        None
-    }
-}
 
 /// A path, which is watched from some packets on.
 #[derive(Debug)]
@@ -479,6 +53,8 @@ pub(super) struct Auto {
     cubic: Cubic,
     /// Of the paths that it steers; once there is one.
     bbr: Option<Box<Bbr>>,
+    /// These paths: asked for at each packet.
+    handed: PathSet,
     slow_start: Option<SlowStart>,
     /// Of BBRv3.
     seed: [u8; 8],
@@ -494,6 +70,7 @@ impl Auto {
         Self {
             cubic: Cubic::new(initial, slow_start.unwrap_or_default()),
             bbr: None,
+            handed: PathSet::EMPTY,
             slow_start,
             seed: std::array::from_fn(|i| seed[i]),
             paths: Slots::default(),
@@ -523,29 +100,20 @@ impl Auto {
     }
 
     /// BBRv3, if it steers the path.
+    #[inline]
     fn handed(&self, path: PathIndex) -> Option<&Bbr> {
-        self.watched(path).filter(|p| p.stay.is_some())?;
+        if !self.handed.contains(path) {
+            return None;
+        }
         self.bbr.as_deref()
     }
 
+    #[inline]
     fn handed_mut(&mut self, path: PathIndex) -> Option<&mut Bbr> {
-        self.watched(path).filter(|p| p.stay.is_some())?;
+        if !self.handed.contains(path) {
+            return None;
+        }
         self.bbr.as_deref_mut()
-    }
-
-    fn steers(&self, path: PathIndex) -> &dyn Controller {
-        match self.handed(path) {
-            Some(bbr) => bbr,
-            None => &self.cubic,
-        }
-    }
-
-    fn steers_mut(&mut self, path: PathIndex) -> &mut dyn Controller {
-        // Not by `handed_mut`, which would borrow all of it for both arms.
-        match (self.handed(path).is_some(), &mut self.bbr) {
-            (true, Some(bbr)) => &mut **bbr,
-            _ => &mut self.cubic,
-        }
     }
 
     /// An ACK frame of a path that BBRv3 steers.
@@ -583,16 +151,77 @@ impl Auto {
         p.end_stay(reason, ack.now);
         p.past_events += bbr.congestion_events(ack.path);
         bbr.remove_path(ack.path);
+        self.handed.remove(ack.path);
         self.cubic.settle(ack.path, window, ack.now);
+        false
+    }
+
+    /// The path ends, if there is one.
+    fn forget(&mut self, path: PathIndex) {
+        if let Some(bbr) = self.handed_mut(path) {
+            bbr.remove_path(path);
+        }
+        self.handed.remove(path);
+    }
+
+    fn steers(&self, path: PathIndex) -> &dyn Controller {
+        match self.handed(path) {
+            Some(bbr) => bbr,
+            None => &self.cubic,
+        }
+    }
+
+    fn steers_mut(&mut self, path: PathIndex) -> &mut dyn Controller {
+        // Not by `handed_mut`, which would borrow all of it for both arms.
+        match (self.handed(path).is_some(), &mut self.bbr) {
+            (true, Some(bbr)) => &mut **bbr,
+            _ => &mut self.cubic,
+        }
+    }
+
+    /// The first packets of a path were acknowledged.
+    #[cold]
+    #[inline(never)]
+    fn begin_watch(&mut self, ack: &AckSummary<'_>) {
+        let mtu = self.paths.get(ack.path).map_or(0, |slot| slot.mtu);
+        if ack.sample.total_delivered >= WATCHED * u64::from(mtu)
+            && let Some(p) = self.watch(ack.path, Some(ack.rtt.min()))
+        {
+            p.count(ack);
+        }
+    }
+
+    /// An ACK frame for which there is more to do than to count it.
+    #[inline(never)]
+    fn on_ack(&mut self, ack: &AckSummary<'_>) -> bool {
+        let path = ack.path;
+        let window = self.cubic.window(path);
+        let slow_start = self.cubic.in_slow_start(path);
+        let Some(p) = self.watched_mut(path) else {
+            return false;
+        };
+        let before = p.on_ack(ack, window, slow_start);
+        if p.stay.is_some() {
+            return self.on_ack_of_stay(ack);
+        }
+        if p.hands_over {
+            let window = before.map_or(window, |before| before.window.max(window));
+            let known = p.begin_stay(ack, window);
+            self.bbr().take_over(path, &known);
+            self.handed.insert(path);
+        } else if let Some(before) = before {
+            if before.slow_start {
+                self.cubic.reopen(path);
+            }
+            self.cubic.raise(path, before.window);
+        }
         false
     }
 }
 
 impl Controller for Auto {
     fn add_path(&mut self, new: &NewPath) {
-        if let Some(bbr) = self.handed_mut(new.path) {
-            bbr.remove_path(new.path);
-        }
+        self.forget(new.path);
         self.cubic.add_path(new);
         let (mtu, watched) = (new.mtu, None);
         self.paths.set(new.path, Some(Slot { mtu, watched }));
@@ -603,19 +232,23 @@ impl Controller for Auto {
     }
 
     fn remove_path(&mut self, path: PathIndex) {
-        if let Some(bbr) = self.handed_mut(path) {
-            bbr.remove_path(path);
-        }
+        self.forget(path);
         self.cubic.remove_path(path);
         self.paths.set(path, None);
     }
 
     fn on_packet_sent(&mut self, packet: &SentPacket) {
-        self.steers_mut(packet.path).on_packet_sent(packet);
+        match self.handed_mut(packet.path) {
+            Some(bbr) => bbr.on_packet_sent(packet),
+            None => self.cubic.on_packet_sent(packet),
+        }
     }
 
     fn on_packet_acked(&mut self, packet: &AckedPacket<'_>) {
-        self.steers_mut(packet.path).on_packet_acked(packet);
+        match self.handed_mut(packet.path) {
+            Some(bbr) => bbr.on_packet_acked(packet),
+            None => self.cubic.on_packet_acked(packet),
+        }
     }
 
     fn on_packet_lost(&mut self, packet: &LostPacket) {
@@ -657,29 +290,13 @@ impl Controller for Auto {
     }
 
     fn on_ack_end(&mut self, ack: &AckSummary<'_>) -> bool {
-        let path = ack.path;
-        let window = self.cubic.window(path);
-        let slow_start = self.cubic.in_slow_start(path);
-        if self.watched(path).is_none() {
-            let mtu = self.paths.get(path).map_or(0, |slot| slot.mtu);
-            if ack.sample.total_delivered < WATCHED * u64::from(mtu) {
-                return false;
+        match self.watched_mut(ack.path) {
+            Some(p) => p.count(ack) && self.on_ack(ack),
+            None => {
+                self.begin_watch(ack);
+                false
             }
         }
-        let Some(p) = self.watch(path, Some(ack.rtt.min())) else {
-            return false;
-        };
-        let before = p.on_ack(ack, window, slow_start);
-        if p.stay.is_some() {
-            return self.on_ack_of_stay(ack);
-        }
-        if p.hands_over {
-            let known = p.begin_stay(ack, window);
-            self.bbr().take_over(path, &known);
-        } else if let Some(before) = before {
-            self.cubic.raise(path, before);
-        }
-        false
     }
 
     fn on_restart(&mut self, path: PathIndex, now: Instant) {
@@ -698,7 +315,10 @@ impl Controller for Auto {
     }
 
     fn pacing_rate(&self, path: PathIndex, rtt: &RttEstimator) -> Option<f64> {
-        self.steers(path).pacing_rate(path, rtt)
+        match self.handed(path) {
+            Some(bbr) => bbr.pacing_rate(path, rtt),
+            None => self.cubic.pacing_rate(path, rtt),
+        }
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
@@ -715,7 +335,10 @@ impl Controller for Auto {
     }
 
     fn window(&self, path: PathIndex) -> u64 {
-        self.steers(path).window(path)
+        match self.handed(path) {
+            Some(bbr) => bbr.window(path),
+            None => self.cubic.window(path),
+        }
     }
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
@@ -759,7 +382,3 @@ impl Controller for Auto {
         })
     }
 }
-
-#[cfg(test)]
-#[path = "auto_tests.rs"]
-mod tests;

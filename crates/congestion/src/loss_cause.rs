@@ -31,7 +31,7 @@ const PLAIN_VARIATIONS: u32 = 4;
 /// There is none below this part of it, if there were queues of twice that.
 const NONE_PART: u32 = 8;
 const LEAST_NONE: u32 = 1000;
-/// A probe fills a queue to this part of it in a round trip.
+/// Who sends more than the path takes for a round trip, a quarter more at least, fills a queue to this part of it.
 const PROBED_PART: u32 = 4;
 /// Round trips that differ by less than this part differ by nothing.
 const EQUAL_PART: u32 = 128;
@@ -105,6 +105,8 @@ pub struct LossJudge {
     chance: f32,
     weight: f32,
     causes: LossCauses,
+    /// Of the newest event.
+    score: f32,
     proven: bool,
 }
 
@@ -125,6 +127,7 @@ impl Default for LossJudge {
             chance: 0.0,
             weight: 0.0,
             causes: LossCauses::default(),
+            score: 1.0,
             proven: false,
         }
     }
@@ -187,6 +190,7 @@ impl LossJudge {
     pub fn judge(&mut self, persistent: bool) -> LossCause {
         let score = self.score(persistent);
         self.chance = self.chance * DECAY + score;
+        self.score = score;
         self.weight = self.weight * DECAY + 1.0;
         if persistent {
             // The path may be another one (RFC 9002 section 5.2).
@@ -201,27 +205,40 @@ impl LossJudge {
         self.count(score)
     }
 
+    /// The newest event was one of chance, as it turned out since.
+    pub fn revise(&mut self) {
+        self.chance += 1.0 - self.score;
+        let causes = &mut self.causes;
+        let counted = match cause_of(self.score) {
+            LossCause::Overflow => &mut causes.overflow,
+            LossCause::Chance => &mut causes.chance,
+            LossCause::Unclear => &mut causes.unclear,
+        };
+        *counted = counted.saturating_sub(1);
+        causes.chance = causes.chance.saturating_add(1);
+        self.score = 1.0;
+    }
+
     /// Packets were lost of which more were sent than the path was seen to take, to see whether it takes more: the verdict is
     /// counted, and has no part in [`chance_share`](Self::chance_share).
     ///
     /// A probe sends a quarter more than the path takes for a round trip at least, so that what overflows a queue in it shows a
     /// quarter of the shortest round trip. Less than that is chance.
     pub fn judge_probe(&mut self) -> LossCause {
-        let score = if self.queue_micros() < self.min() / PROBED_PART {
-            1.0
-        } else {
+        let score = if self.has_probed_queue() {
             self.score(false)
+        } else {
+            1.0
         };
         self.count(score)
     }
 
     fn count(&mut self, score: f32) -> LossCause {
-        let (count, cause) = if score < 0.25 {
-            (&mut self.causes.overflow, LossCause::Overflow)
-        } else if score > 0.75 {
-            (&mut self.causes.chance, LossCause::Chance)
-        } else {
-            (&mut self.causes.unclear, LossCause::Unclear)
+        let cause = cause_of(score);
+        let count = match cause {
+            LossCause::Overflow => &mut self.causes.overflow,
+            LossCause::Chance => &mut self.causes.chance,
+            LossCause::Unclear => &mut self.causes.unclear,
         };
         *count = count.saturating_add(1);
         cause
@@ -308,6 +325,11 @@ impl LossJudge {
         self.samples as usize >= NEWEST && self.is_plain(self.queue_micros())
     }
 
+    /// Whether a queue stands that is as long as a round trip makes it in which more is sent than the path takes.
+    pub fn has_probed_queue(&self) -> bool {
+        self.queue_micros() >= self.min() / PROBED_PART
+    }
+
     /// Whether there is hardly a queue: an eighth of the shortest round trip, at most, or 1 ms.
     pub fn is_quiet(&self) -> bool {
         self.samples as usize >= NEWEST
@@ -339,10 +361,23 @@ impl LossJudge {
     }
 }
 
+fn cause_of(score: f32) -> LossCause {
+    if score < 0.25 {
+        LossCause::Overflow
+    } else if score > 0.75 {
+        LossCause::Chance
+    } else {
+        LossCause::Unclear
+    }
+}
+
 /// Up to half an hour, so that sums do not overflow.
-fn micros(duration: Duration) -> u32 {
-    const MOST: u32 = u32::MAX / 2;
-    u32::try_from(duration.as_micros()).map_or(MOST, |micros| micros.min(MOST))
+const fn micros(duration: Duration) -> u32 {
+    const MOST: u64 = 1800;
+    if duration.as_secs() >= MOST {
+        return MOST as u32 * 1_000_000;
+    }
+    duration.as_secs() as u32 * 1_000_000 + duration.subsec_micros()
 }
 
 #[cfg(test)]

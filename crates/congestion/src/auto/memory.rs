@@ -55,6 +55,7 @@ impl Auto {
         if p.recall(saved, window) {
             let loss = f64::from(saved.chance_loss) / 1e6;
             self.bbr().begin(new, loss);
+            self.handed.insert(new.path);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! When `auto` forgives, tries, and refuses.
 
+use super::super::*;
 use super::*;
 use crate::{CongestionControl, RateSample, RttEstimator};
 
@@ -462,5 +463,51 @@ fn all_runs_of_an_event_count_as_chance() {
     // What came before an overflow tells of nothing.
     run.round(1, |i| 40_000 + i * 1000);
     let p = run.state();
-    assert_eq!((p.chance.runs, p.unjudged), (6, u64::from(MTU)));
+    assert_eq!((p.chance.runs, p.unjudged + p.acked), (6, u64::from(MTU)));
+}
+
+/// Slow start that overflows a queue loses many packets: one in a hundred is given back, with all that followed from it.
+#[test]
+fn a_lone_loss_ends_no_slow_start() {
+    // The newest round trips are the longest, by what may be a queue.
+    let late = |i: u64| 40_000 + 90 * i;
+    let mut run = Run::cubic();
+    (0..3).for_each(|_| run.round(0, late));
+    let before = run.window();
+    assert!(run.cc.in_slow_start(run.path));
+    run.round(1, late);
+    assert_eq!(run.state().judge.causes().chance, 0);
+    assert!(!run.cc.in_slow_start(run.path) && run.state().lone.is_some());
+    run.round(0, late);
+    assert!(run.cc.in_slow_start(run.path));
+    assert!(run.window() >= before);
+    assert_eq!(run.state().judge.causes().chance, 1);
+
+    // A round that goes on to lose is an overflow.
+    let mut run = Run::cubic();
+    (0..3).for_each(|_| run.round(0, late));
+    run.round(1, late);
+    let sent = run.now - Duration::from_millis(50);
+    run.lose(PACKETS / 4, sent, false);
+    run.round(0, late);
+    assert!(!run.cc.in_slow_start(run.path));
+    assert_eq!(run.state().judge.causes().chance, 0);
+}
+
+/// Where many packets are in flight, few of their round trips are needed.
+#[test]
+fn round_trips_are_sampled_by_the_window() {
+    let mut run = Run::cubic();
+    (0..4).for_each(|_| run.round(0, calm));
+    let packets = run.window() / u64::from(MTU);
+    assert!(packets > 2 * SAMPLED_PACKETS);
+    assert_eq!(u64::from(run.state().every), packets / SAMPLED_PACKETS);
+    // All bytes count, sooner or later.
+    let counted = |p: &Path| p.acked + p.unjudged;
+    let (before, delivered) = (counted(run.state()), run.delivered);
+    run.round(0, calm);
+    assert_eq!(counted(run.state()) - before, run.delivered - delivered);
+    // While losses are being understood, each one counts.
+    run.state().hands_over = true;
+    assert!(run.state().is_busy());
 }
