@@ -515,12 +515,15 @@ impl Path {
             && self.event.is_some_and(|began| ack.newest_sent > began)
         {
             self.lone = None;
-            self.judge.revise();
-            self.hands_over = self.may_hand_over(ack.now, lone.window.get());
-            return Some(Back {
-                window: lone.window.get(),
-                slow_start: true,
-            });
+            // A round trip that did not fill the window shows no overflow either: a burst of few packets may have been one.
+            if !ack.sample.app_limited {
+                self.judge.revise();
+                self.hands_over = self.may_hand_over(ack.now, lone.window.get());
+                return Some(Back {
+                    window: lone.window.get(),
+                    slow_start: true,
+                });
+            }
         }
         let trial = self.trial.as_mut()?;
         match trial.counts_from {
