@@ -8,7 +8,8 @@ Needs Linux, root, and the two programs:
 
 Cases: (a) the interface goes down, (b) the link carries nothing and nobody is told, (c) it flaps, (d) a walk as the models draw it.
 Beside mpquic-live: Wi-Fi alone, minRTT with nothing sent again, everything on both links. A CSV row for each frame, a table, and a picture
-of delay over time of the first run.
+of delay over time of the first run. The first link ends 10 s after the start, in each further run 0.2 s later, so that ten runs go
+through the two seconds from one key frame to the next.
 """
 
 import argparse
@@ -28,7 +29,7 @@ FRAMES, FPS = 675, 20
 DEADLINE = 400
 # Name, network, what happens inside the namespace beside the camera.
 DOWN = (
-    "(sleep 10.7; ip link set link0 down; sleep 10; ip link set link0 up; via=$(ip -4 -o address show dev link0 | awk '{print $4}'"
+    "(sleep {at:.1f}; ip link set link0 down; sleep 10; ip link set link0 up; via=$(ip -4 -o address show dev link0 | awk '{{print $4}}'"
     " | sed 's/\\.[0-9]*\\/24$/.1/'); ip route add default via $via dev link0 metric 100;"
     " ip route add default via $via dev link0 table 100) & "
 )
@@ -49,10 +50,12 @@ VARIANTS = {
 def run(options, case, variant, number, port):
     """One run: (figures of the receiver, figures of the sender, rows of the CSV file)."""
     _, network, beside = CASES[case]
+    at = 10 + 0.2 * (number - 1)
     slug = variant.lower().replace(" ", "-").replace(",", "")
     file = options.out / f"{case}-{slug}-{number}.csv"
     with tempfile.TemporaryDirectory() as folder:
-        pin = Path(folder) / "pin"
+        networks, pin = Path(folder) / "demo.toml", Path(folder) / "pin"
+        networks.write_text((HERE / "demo.toml").read_text().replace('at = "10s", lasting = "10s"', f'at = "{at:.1f}s", lasting = "10s"'))
         receive = [options.live, "receive", "--listen", f"0.0.0.0:{port}", "--once", "--json", "--one-clock", "--csv", file, "--pin-out", pin]
         receiver = subprocess.Popen(receive, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for _ in range(200):
@@ -64,8 +67,8 @@ def run(options, case, variant, number, port):
             local = "local=\"--local $(echo $LAB_ADDRESSES | tr , ' ' | cut -d' ' -f1)\"; "
         camera = [options.live, "send", f"$LAB_OUTSIDE:{port}", "--pin", pin.read_text().strip(), "--json"]
         camera += ["--fps", FPS, "--frames", FRAMES, "--rate", 4, "--deadline", DEADLINE, *VARIANTS[variant], "$local"]
-        script = local + beside + " ".join(map(str, camera))
-        shell = [options.lab, "shell", HERE / "demo.toml", "--only", f"^{network}$", "--seed", str(number), "--", "sh", "-c", script]
+        script = local + beside.format(at=at) + " ".join(map(str, camera))
+        shell = [options.lab, "shell", networks, "--only", f"^{network}$", "--seed", str(number), "--", "sh", "-c", script]
         sent = subprocess.run(shell, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             received, _ = receiver.communicate(timeout=60)

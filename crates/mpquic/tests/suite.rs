@@ -17,6 +17,7 @@ mod paths;
 #[cfg(feature = "qlog")]
 mod qlog;
 mod race;
+mod replays;
 mod server;
 mod shards;
 mod streams;
