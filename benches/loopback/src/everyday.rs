@@ -204,7 +204,10 @@ fn measure(
             [0, 1, 2, 3].map(|index| after[side][index] - before[side][index]);
         note(names[0], Some(cpu * 1e6 / units));
         // The system splits in ticks of 10 ms what it counts in nanoseconds.
-        note(names[1], Some(cpu * 1e6 * user / (user + system) / units));
+        // A short run may be between two ticks.
+        let ticks = user + system;
+        let in_user = (ticks > 0.0).then(|| cpu * 1e6 * user / ticks / units);
+        note(names[1], in_user);
         note(names[2], Some(wakeups / units));
         note(names[3], calls[side].map(|calls| calls / units));
     }
@@ -328,8 +331,10 @@ fn cells(row: &Row, figures: &Figures, base: Option<&Figures>) -> String {
         None => text,
     };
     let cpu = |names: &[&str; 4]| {
-        let [all, user] = [0, 1].map(|index| get(names[index]).unwrap_or(f64::NAN));
-        beside(format!("{all:.0} ({user:.0})"), names[0])
+        let [all, user] = [0, 1].map(|index| get(names[index]));
+        let [all, user] = [all, user]
+            .map(|figure| figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.0}")));
+        beside(format!("{all} ({user})"), names[0])
     };
     let both = |name: &str| {
         let sides = ["server", "client"].map(|side| get(&format!("{name}_{side}")));
