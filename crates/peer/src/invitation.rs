@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
-use crate::identity::Fingerprint;
+use crate::identity::{Fingerprint, Identity, identity_folder};
 use crate::name::own_addresses;
 use crate::ticket::Ticket;
 use crate::user_key::UserSecret;
@@ -54,6 +54,30 @@ pub fn servers(given: &[String], port: u16) -> Result<Vec<String>, Error> {
         return Err(Error::Setting(why.to_owned()));
     }
     Ok(servers)
+}
+
+/// By what clients are to know a server: the certificate in a file, or else the one in a folder (that of the program, if none is given), which is
+/// made there if the server was not started yet.
+///
+/// # Errors
+///
+/// If there is no certificate, or it cannot be read or made.
+pub fn fingerprint(
+    cert: Option<&Path>,
+    folder: Option<&Path>,
+    program: &str,
+) -> Result<Fingerprint, Error> {
+    if let Some(cert) = cert {
+        return Fingerprint::of_file(cert);
+    }
+    let folder = match folder {
+        Some(folder) => folder.to_owned(),
+        None => identity_folder(program)?,
+    };
+    let identity = Identity::kept_in(&folder, program)?;
+    identity
+        .fingerprint()
+        .ok_or_else(|| Error::file(&folder, "no certificate"))
 }
 
 /// Adds a user, whom `user` makes of the key of a new secret, to a file, and gives the user's ticket.

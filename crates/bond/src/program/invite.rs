@@ -1,31 +1,11 @@
 //! `invite` and `revoke`: users in the file of users, and their tickets.
 
-use mpquic_bond::{AllowList, Error, Fingerprint, Identity, Rule};
+use mpquic_bond::{AllowList, Error, Rule};
 use mpquic_peer::invitation::{self, after, duration_or_never};
 use mpquic_peer::{User, note, say, users};
 
 use crate::program::arguments::{Invite, Revoke};
 use crate::program::{NAME, PORT, TICKET};
-
-impl Invite {
-    fn fingerprint(&self) -> Result<Fingerprint, Error> {
-        let found = match &self.cert {
-            Some(cert) => Fingerprint::of_file(cert)?,
-            None => {
-                let folder = match &self.identity {
-                    Some(folder) => folder.clone(),
-                    None => mpquic_peer::identity_folder(NAME)?,
-                };
-                // The one that the server will have, if it was not started yet.
-                let identity = Identity::kept_in(&folder, NAME)?;
-                identity
-                    .fingerprint()
-                    .ok_or_else(|| Error::Argument("no certificate".to_owned()))?
-            }
-        };
-        Ok(found)
-    }
-}
 
 pub(crate) fn invite(given: &Invite) -> Result<(), Error> {
     let time = |text: &str| duration_or_never(text).map_err(Error::Argument);
@@ -33,16 +13,16 @@ pub(crate) fn invite(given: &Invite) -> Result<(), Error> {
     let rules: Result<Vec<Rule>, String> = given.allow.iter().map(|rule| rule.parse()).collect();
     AllowList::new(rules.map_err(Error::Argument)?);
     let servers = invitation::servers(&given.address, PORT)?;
-    let ticket = invitation::invite(&given.users, servers, given.fingerprint()?, "", |key| {
-        User {
-            expires: after(expires),
-            devices: (given.devices > 0).then_some(given.devices),
-            ticket_until: after(valid),
-            rate: given.rate,
-            connections: given.connections,
-            allow: (!given.allow.is_empty()).then(|| given.allow.clone()),
-            ..User::new(&given.name, key)
-        }
+    let (cert, folder) = (given.cert.as_deref(), given.identity.as_deref());
+    let fingerprint = invitation::fingerprint(cert, folder, NAME)?;
+    let ticket = invitation::invite(&given.users, servers, fingerprint, "", |key| User {
+        expires: after(expires),
+        devices: (given.devices > 0).then_some(given.devices),
+        ticket_until: after(valid),
+        rate: given.rate,
+        connections: given.connections,
+        allow: (!given.allow.is_empty()).then(|| given.allow.clone()),
+        ..User::new(&given.name, key)
     })?;
     let text = ticket.encode(TICKET)?;
     if given.qr {

@@ -2,30 +2,10 @@
 
 use mpquic_cp::Error;
 use mpquic_peer::invitation::{self, after, duration_or_never};
-use mpquic_peer::{Fingerprint, Identity, User, note, say, users};
+use mpquic_peer::{User, note, say, users};
 
 use crate::program::arguments::{Invite, Revoke};
 use crate::program::session::{PORT, PROGRAM, TICKET};
-
-impl Invite {
-    fn fingerprint(&self) -> Result<Fingerprint, Error> {
-        let found = match &self.cert {
-            Some(cert) => Fingerprint::of_file(cert)?,
-            None => {
-                let folder = match &self.identity {
-                    Some(folder) => folder.clone(),
-                    None => mpquic_peer::identity_folder(PROGRAM)?,
-                };
-                // The one that the server will have, if it was not started yet.
-                let identity = Identity::kept_in(&folder, PROGRAM)?;
-                identity
-                    .fingerprint()
-                    .ok_or_else(|| Error::Argument("no certificate".to_owned()))?
-            }
-        };
-        Ok(found)
-    }
-}
 
 pub(crate) fn invite(given: &Invite) -> Result<u8, Error> {
     let time = |text: &str| duration_or_never(text).map_err(Error::Argument);
@@ -40,17 +20,17 @@ pub(crate) fn invite(given: &Invite) -> Result<u8, Error> {
         return Err(Error::Argument(why));
     }
     let servers = invitation::servers(&given.address, PORT)?;
-    let ticket = invitation::invite(&given.users, servers, given.fingerprint()?, "", |key| {
-        User {
-            expires: after(expires),
-            devices: (given.devices > 0).then_some(given.devices),
-            ticket_until: after(valid),
-            rate: given.rate,
-            connections: given.connections,
-            folder: given.folder.clone(),
-            rights: (!given.right.is_empty()).then(|| given.right.clone()),
-            ..User::new(&given.name, key)
-        }
+    let (cert, folder) = (given.cert.as_deref(), given.identity.as_deref());
+    let fingerprint = invitation::fingerprint(cert, folder, PROGRAM)?;
+    let ticket = invitation::invite(&given.users, servers, fingerprint, "", |key| User {
+        expires: after(expires),
+        devices: (given.devices > 0).then_some(given.devices),
+        ticket_until: after(valid),
+        rate: given.rate,
+        connections: given.connections,
+        folder: given.folder.clone(),
+        rights: (!given.right.is_empty()).then(|| given.right.clone()),
+        ..User::new(&given.name, key)
     })?;
     let text = ticket.encode(TICKET)?;
     if given.qr {
