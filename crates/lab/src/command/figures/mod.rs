@@ -262,6 +262,11 @@ pub(crate) fn run(
             checked.push(one.moved());
         }
     }
+    if checked.is_empty() {
+        return Err(Failure::Usage(
+            "none of these figures can be checked".into(),
+        ));
+    }
     if arguments.list {
         return Ok(());
     }
