@@ -1139,6 +1139,16 @@ fn figures_of_a_page_are_checked() {
         (&wrong.into(), &figure.into())
     );
 
+    // A page whose experiment is gone does not hold.
+    let gone = section.replace("test.toml", "gone.toml");
+    fs::write(folder.join("page.md"), format!("# Tables\n\n{gone}")).unwrap();
+    let (code, _, err) = check(&["--all"]);
+    assert_eq!(code, 2);
+    assert!(
+        err.contains("not checked: ") && err.contains("none of these figures"),
+        "{err}"
+    );
+
     // Nothing to check.
     fs::write(
         folder.join("page.md"),
