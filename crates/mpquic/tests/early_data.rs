@@ -103,15 +103,34 @@ async fn ask(connection: &Connection) -> Vec<u8> {
     recv.read_to_end(1 << 20).await.unwrap()
 }
 
-// In all tests the server accepts the connection only after the client has written: however slow the client is, it is
-// early.
+/// Writes, and waits until that has left: a client that is slow to send would have the server's answer before, and send in
+/// 1-RTT packets. No server has answered yet.
+async fn write_early(connection: &Connection, data: &[u8]) -> (SendStream, RecvStream) {
+    let hello = sent_more_than(connection, 0).await;
+    let streams = write(connection, data).await;
+    sent_more_than(connection, hello).await;
+    streams
+}
+
+/// How many packets have left, once they are more than this.
+async fn sent_more_than(connection: &Connection, packets: u64) -> u64 {
+    loop {
+        let sent = connection.stats().sent_packets;
+        if sent > packets {
+            return sent;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+// The server accepts the connection only after that: however slow the client is, what it writes first is early.
 
 #[test]
 fn early_data_is_answered_before_the_handshake_is_complete() {
     run(async {
         let ends = Ends::with_tickets().await;
         let (client, accepted) = ends.connect_early();
-        let (_send, mut recv) = write(&client, b"early").await;
+        let (_send, mut recv) = write_early(&client, b"early").await;
         assert!(recv.is_0rtt());
         let serving = async {
             let incoming = ends.server.accept().await.unwrap();
@@ -138,7 +157,7 @@ fn a_server_that_waits_for_the_handshake_can_tell_early_data_too() {
     run(async {
         let ends = Ends::with_tickets().await;
         let (client, accepted) = ends.connect_early();
-        let (_send, mut recv) = write(&client, b"early").await;
+        let (_send, mut recv) = write_early(&client, b"early").await;
         let serving = async {
             let server = ends.server.accept().await.unwrap().await.unwrap();
             assert!(echo_one(&server).await);
