@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,13 +15,14 @@ use mpquic::{
     RecvStream, SendStream, VarInt,
 };
 use mpquic_peer::status::{PathFigures, Peer, Status};
-use mpquic_peer::{ClientTls, Escaped, Local, Passwords, Token, Transport};
+use mpquic_peer::{ClientTls, Escaped, LinkRule, Local, Passwords, Token, Transport};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::error::{Error, StreamFailure};
 use crate::journal::Journal;
+use crate::links::Links;
 use crate::proxy;
 use crate::report::Report;
 use crate::server::UNWELCOME;
@@ -29,6 +32,8 @@ use crate::wire::{LABEL, PROOF, Refusal, Request, Target, VERSION};
 
 /// How long a program that uses the proxy waits for a connection that is away, and for the server's answer.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a server may be silent before the next one is tried as well.
+const HEAD_START: Duration = Duration::from_secs(3);
 /// Between two attempts to connect; doubled up to the longest.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -49,6 +54,10 @@ pub struct ClientSettings {
     pub locals: Vec<IpAddr>,
     /// Interfaces that cost money by the byte: they are used if no other link works. Without effect on links that are named.
     pub metered: Vec<String>,
+    /// What else is to be kept to on links.
+    pub links: Vec<LinkRule>,
+    /// Where it is kept how much links with a quota carried in this month.
+    pub usage: Option<PathBuf>,
     /// When a TCP connection on which nothing moves is given up.
     pub idle: Duration,
     /// What programs that use the local port must show: all may without.
@@ -57,9 +66,29 @@ pub struct ClientSettings {
     pub transport: Transport,
 }
 
+/// A server that is taken if those before it cannot be reached.
+#[derive(Debug, Clone)]
+pub struct Far {
+    /// The server, as [`ClientSettings::server`].
+    pub server: String,
+    /// The token, if the server wants one.
+    pub token: Option<Token>,
+    /// How it is recognised.
+    pub tls: ClientTls,
+}
+
+/// A server, and what its connections are made with.
+#[derive(Debug)]
+struct Way {
+    far: Far,
+    config: ClientConfig,
+}
+
 /// What one connection has: its handle, and its flows of datagrams.
 #[derive(Debug, Clone)]
 pub(crate) struct Uplink {
+    /// Whose it is, as the server was named.
+    pub(crate) server: Arc<str>,
     connection: Connection,
     since: Instant,
     pub(crate) flows: Arc<Flows>,
@@ -69,9 +98,10 @@ pub(crate) struct Uplink {
 #[derive(Debug)]
 pub struct Client {
     endpoint: Endpoint,
-    config: ClientConfig,
-    tls: ClientTls,
+    /// The servers, the one that is preferred first.
+    ways: Vec<Way>,
     settings: ClientSettings,
+    links: Links,
     current: watch::Sender<Option<Uplink>>,
     /// Follows the links, unless they were named.
     _links: Option<LinkTask>,
@@ -164,13 +194,46 @@ impl Client {
         settings: ClientSettings,
         locals: &[Local],
     ) -> Result<Arc<Self>, Error> {
-        let mut config = ClientConfig::new(Arc::new(tls.config.clone())).map_err(settings::tls)?;
-        config.transport(Arc::new(settings::client_transport(&settings.transport)?));
+        Self::connect_to(tls, settings, locals, Vec::new()).await
+    }
+
+    /// Connects to the server of the settings, or to the first of `others` that can be reached if it cannot, or is silent for three
+    /// seconds. When a connection is lost, the servers are tried in the same order again.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), about the first server.
+    pub async fn connect_to(
+        tls: ClientTls,
+        settings: ClientSettings,
+        locals: &[Local],
+        others: Vec<Far>,
+    ) -> Result<Arc<Self>, Error> {
+        let first = Far {
+            server: settings.server.clone(),
+            token: settings.token.clone(),
+            tls,
+        };
+        let has_others = !others.is_empty();
+        let mut ways = Vec::new();
+        for far in std::iter::once(first).chain(others) {
+            let config = ClientConfig::new(Arc::new(far.tls.config.clone()));
+            let mut config = config.map_err(settings::tls)?;
+            let mut transport = settings::client_transport(&settings.transport)?;
+            if has_others {
+                settings::fail_over(&mut transport);
+            }
+            config.transport(Arc::new(transport));
+            ways.push(Way { far, config });
+        }
+        let rules = Links::new(settings.links.clone(), settings.usage.as_deref())?;
+        let servers: Vec<&str> = ways.iter().map(|way| way.far.server.as_str()).collect();
+        let servers = servers.join(",");
         let journal = Arc::new(Journal::default());
         let (endpoint, links) = if locals.is_empty() {
             let told = Arc::clone(&journal);
             let on = move |event| told.line(format_args!("{event}"));
-            mpquic_peer::all_links(&settings.server, &settings.metered, on).await?
+            mpquic_peer::all_links(&servers, &settings.metered, on).await?
         } else {
             let locals: Vec<SocketAddr> = locals.iter().map(|local| local.address()).collect();
             let endpoint = Endpoint::client(&locals).map_err(|source| Error::Local {
@@ -182,9 +245,9 @@ impl Client {
         };
         let client = Arc::new(Self {
             endpoint,
-            config,
-            tls,
+            ways,
             settings,
+            links: rules,
             current: watch::Sender::new(None),
             _links: links,
             out: Mutex::default(),
@@ -193,17 +256,55 @@ impl Client {
             in_use: InUse::default(),
             stopping: watch::Sender::new(false),
         });
-        let uplink = client.dial().await?;
+        let uplink = client.dial(0).await?;
         client.current.send_replace(Some(uplink));
         Ok(client)
     }
 
-    /// One attempt: all addresses of the server, from all links.
-    async fn dial(&self) -> Result<Uplink, Error> {
-        let name = &self.settings.server;
-        let config = self.config.clone();
-        let connection = mpquic_peer::dial(&self.endpoint, config, &self.tls, name).await?;
-        let greeted = timeout(PATIENCE, self.greet(&connection)).await;
+    /// One attempt: this server, and those after it if it cannot be reached or lets wait. The error is that of the first.
+    fn dial(
+        &self,
+        number: usize,
+    ) -> Pin<Box<dyn Future<Output = Result<Uplink, Error>> + Send + '_>> {
+        Box::pin(async move {
+            let mut this = pin!(self.dial_one(&self.ways[number]));
+            if number + 1 == self.ways.len() {
+                return this.await;
+            }
+            let next = || {
+                let server = &self.ways[number + 1].far.server;
+                self.journal.line(format_args!("{server} is tried"));
+                self.dial(number + 1)
+            };
+            let failed = match timeout(HEAD_START, &mut this).await {
+                Ok(Ok(uplink)) => return Ok(uplink),
+                Ok(Err(error)) => Some(error),
+                Err(_) => None,
+            };
+            if let Some(error) = failed {
+                self.journal.line(format_args!("{error}"));
+                return next().await.map_err(|_| error);
+            }
+            let mut other = next();
+            tokio::select! {
+                dialled = &mut this => match dialled {
+                    Ok(uplink) => Ok(uplink),
+                    Err(error) => other.await.map_err(|_| error),
+                },
+                dialled = &mut other => match dialled {
+                    Ok(uplink) => Ok(uplink),
+                    Err(_) => this.await,
+                },
+            }
+        })
+    }
+
+    /// All addresses of a server, from all links.
+    async fn dial_one(&self, way: &Way) -> Result<Uplink, Error> {
+        let name = &way.far.server;
+        let config = way.config.clone();
+        let connection = mpquic_peer::dial(&self.endpoint, config, &way.far.tls, name).await?;
+        let greeted = timeout(PATIENCE, greet(way.far.token.as_ref(), &connection)).await;
         if let Err(error) = greeted.map_err(StreamFailure::from).flatten() {
             let name = name.clone();
             let error = match connection.close_reason() {
@@ -229,25 +330,11 @@ impl Client {
             return Err(error);
         }
         Ok(Uplink {
+            server: name.as_str().into(),
             connection,
             since: Instant::now(),
             flows: Arc::default(),
         })
-    }
-
-    async fn greet(&self, connection: &Connection) -> Result<(), StreamFailure> {
-        // Without a proof, the server says what is wrong.
-        let without = || [&[VERSION][..], &[0; PROOF]].concat();
-        let greeting = match &self.settings.token {
-            Some(token) => token.greeting(connection, VERSION, LABEL),
-            None => Ok(without()),
-        };
-        let greeting = greeting.unwrap_or_else(|_| without());
-        let (mut send, mut recv) = connection.open_bi().await?;
-        send.write_all(&greeting).await?;
-        let mut answer = [0];
-        recv.read_exact(&mut answer).await?;
-        Ok(())
     }
 
     /// Serves programs that come to `listener`, and keeps the connection, until `stop` is done.
@@ -270,6 +357,7 @@ impl Client {
             () = stop => Ok(()),
         };
         self.stopping.send_replace(true);
+        self.links.keep(&self.journal);
         // Before the last handle goes, which would close without a word.
         self.endpoint
             .close(VarInt::from_u32(0), b"the client stops");
@@ -331,14 +419,29 @@ impl Client {
                 pause = SHORTEST_PAUSE;
                 self.take_out_again(&uplink);
                 self.choose_scheduler_again();
-                let ended = uplink.flows.dispatch(&uplink.connection).await;
+                let governing = async {
+                    self.links.govern(self, uplink.clone()).await;
+                    std::future::pending().await
+                };
+                let ended = tokio::select! {
+                    ended = uplink.flows.dispatch(&uplink.connection) => ended,
+                    never = governing => never,
+                };
+                self.links.keep(&self.journal);
                 self.current.send_replace(None);
                 self.journal.line(format_args!("connection lost: {ended}"));
             }
             let next = Instant::now() + pause;
-            match self.dial().await {
+            match self.dial(0).await {
                 Ok(uplink) => {
-                    self.journal.line(format_args!("connected again"));
+                    match self.ways.len() {
+                        1 => self.journal.line(format_args!("connected again")),
+                        _ => {
+                            let server = &uplink.server;
+                            self.journal
+                                .line(format_args!("connected again, to {server}"));
+                        }
+                    }
                     self.current.send_replace(Some(uplink));
                     continue;
                 }
@@ -376,7 +479,7 @@ impl Client {
     pub fn status(&self) -> Status {
         let uplink = self.current.borrow().clone();
         let peers = uplink.into_iter().map(|uplink| Peer {
-            peer: self.settings.server.clone(),
+            peer: uplink.server.to_string(),
             user: None,
             age: uplink.since.elapsed().as_secs_f64(),
             open: self.in_use.counts(),
@@ -402,9 +505,11 @@ impl Client {
         name.unwrap_or_else(|| SCHEDULER.to_owned())
     }
 
-    /// Its server, as it was named.
-    pub fn server(&self) -> &str {
-        &self.settings.server
+    /// The server that it is connected to, or prefers while it is not, as it was named.
+    pub fn server(&self) -> String {
+        let current = self.current.borrow();
+        let current = current.as_ref().map(|uplink| uplink.server.to_string());
+        current.unwrap_or_else(|| self.settings.server.clone())
     }
 
     /// TCP connections and UDP associations that programs have open through it now.
@@ -502,6 +607,22 @@ impl Client {
             }
         });
     }
+}
+
+/// Shows the server who this is.
+async fn greet(token: Option<&Token>, connection: &Connection) -> Result<(), StreamFailure> {
+    // Without a proof, the server says what is wrong.
+    let without = || [&[VERSION][..], &[0; PROOF]].concat();
+    let greeting = match token {
+        Some(token) => token.greeting(connection, VERSION, LABEL),
+        None => Ok(without()),
+    };
+    let greeting = greeting.unwrap_or_else(|_| without());
+    let (mut send, mut recv) = connection.open_bi().await?;
+    send.write_all(&greeting).await?;
+    let mut answer = [0];
+    recv.read_exact(&mut answer).await?;
+    Ok(())
 }
 
 fn set_status(connection: &Connection, local: IpAddr, out: bool) -> bool {

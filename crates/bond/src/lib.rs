@@ -24,6 +24,7 @@ mod error;
 mod forward;
 mod interfaces;
 mod journal;
+mod links;
 mod names;
 mod proxy;
 mod race;
@@ -38,10 +39,12 @@ mod udp;
 mod wire;
 
 pub use allow::{AllowList, Rule};
-pub use client::{Client, ClientSettings};
+pub use client::{Client, ClientSettings, Far};
 pub use error::Error;
 pub use forward::Forward;
-pub use mpquic_peer::{ClientTls, Fingerprint, Identity, Local, Token, Transport, Trust, Users};
+pub use mpquic_peer::{
+    ClientTls, Fingerprint, Identity, LinkRule, Local, Token, Transport, Trust, Users,
+};
 pub use report::{LinkReport, Report};
 pub use server::{Server, ServerSettings, users};
 pub use settings::{client_tls, server_tls};

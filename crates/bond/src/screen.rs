@@ -149,7 +149,7 @@ impl About {
             None => format!("{} up, the server's own down", client.scheduler_in_use()),
         };
         Self {
-            server: client.server().to_owned(),
+            server: client.server(),
             scheduler,
             in_use: client.in_use(),
             by_hand: client.outs().clone(),

@@ -20,6 +20,7 @@ use crate::caps::{Budget, Share};
 use crate::client::InUse;
 use crate::error::{Error, StreamFailure};
 use crate::journal::PeerLog;
+use crate::links;
 use crate::names::{self, Answers, Names};
 use crate::race::{Connected, race};
 use crate::settings;
@@ -362,6 +363,16 @@ impl Served {
                 let status = Refusal::encode(answer.map_err(|_| Refusal::Failed));
                 // A client that is gone needs no answer.
                 let _ = send.write_all(&[status]).await;
+            }
+            Request::Limit(path, rate) => {
+                let done = links::limit(&self.connection, path, rate);
+                let answer = done.then_some(()).ok_or(Refusal::Failed);
+                let _ = send.write_all(&[Refusal::encode(answer)]).await;
+            }
+            Request::Shares(shares) => {
+                let done = links::share(&self.connection, &shares);
+                let answer = done.then_some(()).ok_or(Refusal::Failed);
+                let _ = send.write_all(&[Refusal::encode(answer)]).await;
             }
             Request::Tcp(target) => self.tcp(&target, send, recv).await,
         }

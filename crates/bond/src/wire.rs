@@ -4,6 +4,8 @@
 //! greeting, first stream of the client:  version (1)  proof (32)      answer: status (1)
 //! request, every further stream:         kind (1)  [address]          answer: status (1), then the data of both sides
 //! request for a scheduler:               kind (1)  length (1)  name   answer: status (1)
+//! limit of a path:                       kind (1)  path (4)  bytes per second (8)             answer: status (1)
+//! shares of paths:                       kind (1)  count (1)  each: path (4)  share (4)       answer: status (1)
 //! address:                               type (1)  host  port (2)     host: 4 bytes, 16 bytes, or a length (1) and a name
 //! datagram:                              flow (4)  address  payload   flow: the stream that asked for it
 //! ```
@@ -30,6 +32,8 @@ pub(crate) const LABEL: &str = "EXPORTER-mpquic-bond";
 const TCP: u8 = 1;
 const UDP: u8 = 2;
 const SCHEDULER: u8 = 3;
+const LIMIT: u8 = 4;
+const SHARES: u8 = 5;
 const NAME: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
@@ -124,6 +128,11 @@ pub(crate) enum Request {
     Udp,
     /// What the server sends on this connection is scheduled by the scheduler of this name from now on.
     Scheduler(String),
+    /// What the server sends on the path of this ID is limited to so many bytes per second from now on; 0: to nothing but what it
+    /// carries.
+    Limit(u32, u64),
+    /// What the server sends is split over paths, by their IDs, in these shares from now on.
+    Shares(Vec<(u32, u32)>),
 }
 
 impl Request {
@@ -142,6 +151,21 @@ impl Request {
                 out.put_u8(name.len() as u8);
                 out.put_slice(name);
             }
+            Self::Limit(path, rate) => {
+                out.put_u8(LIMIT);
+                out.put_u32(*path);
+                out.put_u64(*rate);
+            }
+            Self::Shares(shares) => {
+                // No connection has more paths.
+                let shares = &shares[..shares.len().min(255)];
+                out.put_u8(SHARES);
+                out.put_u8(shares.len() as u8);
+                for (path, share) in shares {
+                    out.put_u32(*path);
+                    out.put_u32(*share);
+                }
+            }
         }
         out.freeze()
     }
@@ -156,6 +180,19 @@ impl Request {
                 stream.read_exact(&mut name).await?;
                 let name = String::from_utf8(name).map_err(|_| Malformed)?;
                 return Ok(Self::Scheduler(name));
+            }
+            LIMIT => {
+                let mut rest = [0; 4 + 8];
+                stream.read_exact(&mut rest).await?;
+                let mut rest = &rest[..];
+                return Ok(Self::Limit(rest.get_u32(), rest.get_u64()));
+            }
+            SHARES => {
+                let mut rest = vec![0; 8 * usize::from(read_byte(stream).await?)];
+                stream.read_exact(&mut rest).await?;
+                let shares = rest.chunks_exact(8);
+                let shares = shares.map(|mut one| (one.get_u32(), one.get_u32()));
+                return Ok(Self::Shares(shares.collect()));
             }
             _ => return Err(Malformed.into()),
         }

@@ -5,6 +5,8 @@ mod caps;
 mod common;
 #[cfg(unix)]
 mod forward;
+#[cfg(unix)]
+mod governed;
 mod links;
 #[cfg(unix)]
 mod program;

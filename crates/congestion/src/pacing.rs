@@ -74,8 +74,10 @@ pub struct Pacer {
     closed: bool,
     /// What `rate` was computed from.
     inputs: (Pace, i64, u16),
-    /// Nothing is held back.
+    /// Nothing is held back, but for the limit.
     off: bool,
+    /// Bytes per nanosecond, at most; infinite without a limit.
+    limit: f64,
 }
 
 impl Default for Pacer {
@@ -89,6 +91,7 @@ impl Default for Pacer {
             closed: false,
             inputs: (Pace::Rate(0.0), 0, 0),
             off: false,
+            limit: f64::INFINITY,
         }
     }
 }
@@ -104,10 +107,24 @@ impl Pacer {
         }
     }
 
+    /// Sends no faster than so many bytes per second from now on, whatever the pace, and with pacing switched off, too. At least one
+    /// byte per second: a pace of nothing would never end.
+    pub fn set_limit(&mut self, bytes_per_second: Option<u64>) {
+        self.limit = bytes_per_second.map_or(f64::INFINITY, |rate| rate.max(1) as f64 / 1e9);
+        // The rate is computed anew.
+        self.inputs.2 = 0;
+    }
+
+    /// The limit, bytes per second.
+    #[inline]
+    pub fn limit(&self) -> Option<u64> {
+        (self.limit < f64::INFINITY).then(|| (self.limit * 1e9).round() as u64)
+    }
+
     /// Whether a packet of `mtu` bytes may go now. Without an RTT sample there is no rate: only the window limits.
     #[inline]
     pub fn is_open(&mut self, now: Instant, pace: Pace, rtt: &RttEstimator, mtu: u16) -> bool {
-        if self.off || !rtt.has_sample() {
+        if (self.off && self.limit == f64::INFINITY) || !rtt.has_sample() {
             return true;
         }
         // What has accrued until now did so at the rate until now.
@@ -136,6 +153,10 @@ impl Pacer {
                 }
                 // Down to a byte per second: a pace of nothing would never end.
                 Pace::Rate(rate) => rate.max(1.0) / 1e9,
+            };
+            self.rate = match self.off {
+                true => self.limit,
+                false => smaller(self.rate, self.limit),
             };
             let packet = f64::from(mtu);
             // RFC 9002 section 7.7: the initial window.
@@ -298,6 +319,35 @@ mod tests {
         assert_eq!(pacer.next_release(), None);
         // Long silence fills no more than the bucket.
         assert_eq!(budget(&mut pacer, now + Duration::from_secs(9)), 15_000);
+    }
+
+    #[test]
+    fn a_limit_holds_at_any_pace_and_without_pacing() {
+        for enabled in [true, false] {
+            let mut now = Instant::now();
+            let rtt = rtt(Duration::from_millis(20));
+            let mut pacer = Pacer::new(enabled);
+            pacer.set_limit(Some(1_000_000));
+            assert_eq!(pacer.limit(), Some(1_000_000));
+            let mut sent = 0;
+            let begun = now;
+            while now < begun + Duration::from_secs(1) {
+                while pacer.is_open(now, Pace::Rate(1e9), &rtt, 1200) {
+                    pacer.on_sent(1200);
+                    sent += 1200;
+                }
+                now = pacer.next_release().unwrap();
+            }
+            // And what the bucket holds at the start.
+            assert!((1_000_000..1_030_000).contains(&sent), "{sent}");
+            pacer.set_limit(None);
+            assert_eq!(pacer.limit(), None);
+            // At the old rate, a batch would take 16 ms to gather.
+            now += Duration::from_millis(1);
+            if !pacer.is_open(now, Pace::Rate(1e9), &rtt, 1200) {
+                assert!(pacer.next_release().unwrap() < now + Duration::from_millis(1));
+            }
+        }
     }
 
     #[test]

@@ -84,6 +84,33 @@ impl Path {
         })
     }
 
+    /// Sends no more than so many bytes per second on the path from now on, whatever the congestion controller would; `None`, which is the
+    /// default, lifts that. It holds for packets that the path's congestion window limits, with their headers, and not for
+    /// acknowledgements and probes; a burst of 10 ms, or of 10 packets, may come at once. The peer is not told, and sends as
+    /// it likes: for its direction, it has to set the same.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/doc/pair.rs"));
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let Pair { client: connection, .. } = pair().await?;
+    /// for path in connection.paths() {
+    ///     path.set_max_rate(Some(1_250_000))?; // 10 Mbit/s
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is not open any more.
+    pub fn set_max_rate(&self, bytes_per_second: Option<u64>) -> Result<(), PathError> {
+        self.connection.with(|state| {
+            state.touched = true;
+            let path = &mut state.proto.path_mut(self.id);
+            path.set_max_rate(bytes_per_second)
+        })
+    }
+
     /// How we want the path to be used.
     ///
     /// # Errors

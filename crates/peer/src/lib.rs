@@ -11,6 +11,7 @@
 //! - [`dial`]: connects to a server by name, over all of its addresses. [`with_port`], [`resolve`] and [`Local`] understand names and
 //!   addresses as users write them.
 //! - [`all_links`]: an endpoint over all links of the machine, as they come and go.
+//! - [`LinkRule`], [`Usage`]: what a link costs, and how much of it was used in this month.
 //! - [`say!`], [`note!`]: lines for users that never end the program; [`log!`], [`report!`]: those of a service, which wait for
 //!   no reader; [`Pace`] for those about a peer. [`Escaped`] for what a peer says. [`log_to_stderr`] shows what `RUST_LOG` asks for.
 //! - [`stopped`]: Ctrl-C, SIGTERM, or the end of the terminal. [`raise_open_files`]: as many sockets as the system gives.
@@ -28,6 +29,7 @@ mod identity;
 pub mod invitation;
 mod key_log;
 mod known_servers;
+mod link_rule;
 mod links;
 mod logging;
 mod manual;
@@ -45,6 +47,7 @@ mod ticket;
 mod token;
 mod transport;
 mod trust;
+mod usage;
 mod user_key;
 pub mod users;
 mod way;
@@ -55,6 +58,7 @@ pub use greeting::{Door, Greeting};
 pub use identity::{Fingerprint, Identity, identity_folder};
 pub use key_log::KeyLog;
 pub use known_servers::KnownServers;
+pub use link_rule::LinkRule;
 pub use links::all_links;
 pub use logging::log_to_stderr;
 pub use manual::write_manual;
@@ -71,6 +75,7 @@ pub use ticket::{Ticket, qr_code};
 pub use token::{PROOF, Token};
 pub use transport::{Transport, schedulers};
 pub use trust::{ClientTls, Trust, client_tls, server_tls};
+pub use usage::{Usage, size_text};
 pub use user_key::{UserKey, UserSecret};
 pub use users::{Admitted, Right, User, Users};
 pub use way::Way;

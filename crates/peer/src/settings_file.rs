@@ -16,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::Error;
 use crate::identity::read;
+use crate::link_rule::LinkRule;
 
 /// The flag that names the file.
 const CONFIG: &str = "config";
@@ -220,6 +221,9 @@ impl Tables<'_> {
                         }
                     }
                 }
+                (DeValue::Table(_), _) if subcommands.iter().any(|one| is_tables(one, text)) => {
+                    common.push((key, value));
+                }
                 (DeValue::Table(_), _) => {
                     let names = subcommands.iter().map(|one| one.get_name().to_owned());
                     let names = names.collect();
@@ -293,6 +297,12 @@ impl Tables<'_> {
                 _ => Err(format!("{place}: `{key}` is true or false")),
             };
         }
+        if is_rule(arg)
+            && let DeValue::Table(links) = value.get_ref()
+        {
+            let rules = links.iter().map(|link| self.rule(key, link));
+            return rules.collect();
+        }
         let is_list = matches!(arg.get_action(), ArgAction::Append);
         let values: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
             DeValue::Array(values) if is_list => values.iter().collect(),
@@ -330,6 +340,38 @@ impl Tables<'_> {
         Ok(words)
     }
 
+    /// A table about one link, such as `[link.wwan0]`, as a word.
+    fn rule(&self, flag: &str, (link, value): Entry<'_>) -> Result<OsString, String> {
+        let (place, name) = (self.place(link.span().start), link.get_ref());
+        let DeValue::Table(entries) = value.get_ref() else {
+            return Err(format!("{place}: `{flag}.{name}` is a table"));
+        };
+        let mut rules = Vec::new();
+        for (key, value) in entries {
+            if !LinkRule::KEYS.contains(&key.get_ref().as_ref()) {
+                let names = LinkRule::KEYS.map(str::to_owned).to_vec();
+                return Err(self.unknown("key", key, names));
+            }
+            rules.push(match value.get_ref() {
+                DeValue::String(text) => format!("{}={text}", key.get_ref()),
+                DeValue::Integer(number) => format!("{}={number}", key.get_ref()),
+                DeValue::Boolean(yes) => format!("{}={yes}", key.get_ref()),
+                _ => {
+                    let place = self.place(value.span().start);
+                    return Err(format!(
+                        "{place}: `{}` is a text or a number",
+                        key.get_ref()
+                    ));
+                }
+            });
+        }
+        let rule = format!("{name}:{}", rules.join(","));
+        // With the line of its table.
+        let checked: Result<LinkRule, String> = rule.parse();
+        checked.map_err(|why| format!("{place}: {why}"))?;
+        Ok(format!("--{flag}={rule}").into())
+    }
+
     fn place(&self, at: usize) -> String {
         place(self.path, self.text, at)
     }
@@ -338,6 +380,15 @@ impl Tables<'_> {
 /// Whether a subcommand can have a file.
 fn is_configured(subcommand: &Command) -> bool {
     subcommand.get_arguments().any(|arg| arg.get_id() == CONFIG)
+}
+
+/// Whether an argument has rules about links, which may be tables.
+fn is_rule(arg: &Arg) -> bool {
+    arg.get_value_parser().type_id() == TypeId::of::<LinkRule>()
+}
+
+fn is_tables(subcommand: &Command, key: &str) -> bool {
+    find(subcommand, key).is_some_and(is_rule)
 }
 
 /// The key of an argument: its flag; of the one that has no flag, its name.

@@ -9,7 +9,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use mpquic_bond::{Error, Fingerprint, Forward, Identity, Local, Rule, Token, Transport};
 use mpquic_peer::status::StatusServer;
-use mpquic_peer::{KeyLog, LogFormat, Rate, say};
+use mpquic_peer::{KeyLog, LinkRule, LogFormat, Rate, say};
+
+/// Servers of a client, at most.
+const MOST_SERVERS: usize = 8;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -180,16 +183,17 @@ pub(crate) struct Serve {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Connect {
     /// A ticket, or - to read one from standard input; or the server, HOST or HOST:PORT (default 4433), a link-local address with its zone, as in
-    /// [fe80::1%eth0]:4433; several with commas between them.
-    pub(crate) server: String,
-    /// Trust the server with this fingerprint, as it prints it.
+    /// [fe80::1%eth0]:4433; several addresses of one with commas between them. Of several servers, the first that can be reached is taken.
+    #[arg(required = true, num_args = 1..=MOST_SERVERS)]
+    pub(crate) server: Vec<String>,
+    /// Trust the server with this fingerprint, as it prints it; several times for several servers, in their order.
     #[arg(
         long,
         value_name = "FINGERPRINT",
         visible_alias = "fingerprint",
         conflicts_with = "ca"
     )]
-    pub(crate) pin: Option<Fingerprint>,
+    pub(crate) pin: Vec<Fingerprint>,
     /// Trust a server with a certificate of this authority (PEM) for its name, and not the system's authorities.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
@@ -211,6 +215,11 @@ pub(crate) struct Connect {
     /// An interface that costs money by the byte, such as wwan0: a backup for the others; several times for several.
     #[arg(long, value_name = "INTERFACE", conflicts_with = "locals")]
     pub(crate) metered: Vec<String>,
+    /// What a link may be used for, LINK:RULE,RULE...: the link is an interface or a local address; the rules are metered,
+    /// rate=10Mbit (in each direction), quota=5GB (in a month; a backup then) and weight=3 (its share, beside those of others);
+    /// several times for several. In a file, tables such as [link.wwan0].
+    #[arg(long, value_name = "RULES")]
+    pub(crate) link: Vec<LinkRule>,
     /// Show what each link does, with keys to take one out.
     #[arg(long, conflicts_with = "json")]
     pub(crate) screen: bool,
@@ -296,7 +305,7 @@ mod tests {
             else {
                 panic!("{name}");
             };
-            assert_eq!(connect.pin, Some(pin.parse().unwrap()));
+            assert_eq!(connect.pin, [pin.parse().unwrap()]);
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `connect`: a client with its local port, a screen or lines of JSON.
 
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_bond::{Client, ClientSettings, Error, Trust, client_tls, screen};
+use mpquic_bond::{Client, ClientSettings, Error, Far, Trust, client_tls, screen};
 use mpquic_peer::service;
 use mpquic_peer::{Given, Passwords, Ticket, Way, note, report, say};
 use tokio::net::TcpListener;
@@ -19,28 +21,75 @@ impl Connect {
         Ok(passwords.transpose()?.map(Arc::new))
     }
 
-    fn way(&self) -> Result<Way, Error> {
-        let pinned = match (self.pin, &self.ca) {
-            (Some(fingerprint), _) => Some(Trust::Fingerprint(fingerprint)),
-            (None, Some(ca)) => Some(Trust::Authorities(ca.clone())),
-            (None, None) => None,
-        };
+    /// One for each server.
+    fn ways(&self) -> Result<Vec<Way>, Error> {
+        let (pins, servers) = (self.pin.len(), self.server.len());
+        if pins > 1 && pins != servers {
+            let why = format!("{servers} servers have {pins} times --pin: once for each, or one");
+            return Err(Error::Argument(why));
+        }
         let token = self.common.token()?;
-        Ok(Way::find(NAME, TICKET, &self.server, PORT, pinned, token)?)
+        let way = |(number, server): (usize, &String)| {
+            let pin = self.pin.get(number).or_else(|| self.pin.first());
+            let pinned = match (pin, &self.ca) {
+                (Some(fingerprint), _) => Some(Trust::Fingerprint(*fingerprint)),
+                (None, Some(ca)) => Some(Trust::Authorities(ca.clone())),
+                (None, None) => None,
+            };
+            Way::find(NAME, TICKET, server, PORT, pinned, token.clone())
+        };
+        let ways: Result<_, _> = self.server.iter().enumerate().map(way).collect();
+        Ok(ways?)
+    }
+
+    /// Interfaces that cost money by the byte, by either flag.
+    fn metered(&self) -> Vec<String> {
+        let rules = self.link.iter().filter(|rule| rule.metered);
+        // An address has no interface to be looked for.
+        let rules = rules.filter(|rule| rule.link.parse::<IpAddr>().is_err());
+        let named = self.metered.iter().cloned();
+        named.chain(rules.map(|rule| rule.link.clone())).collect()
+    }
+
+    /// Whether the rules of links fit each other, and where it is kept what links carried.
+    fn usage(&self) -> Result<Option<PathBuf>, Error> {
+        for (number, rule) in self.link.iter().enumerate() {
+            if self.link[..number]
+                .iter()
+                .any(|other| other.link == rule.link)
+            {
+                return Err(Error::Argument(format!("two rules for {}", rule.link)));
+            }
+        }
+        let has_weights = self.link.iter().any(|rule| rule.weight.is_some());
+        if has_weights && self.common.scheduler.is_some() {
+            let why = "weights are kept by a scheduler of their own: leave --scheduler out";
+            return Err(Error::Argument(why.to_owned()));
+        }
+        let has_quota = self.link.iter().any(|rule| rule.quota.is_some());
+        let folder = has_quota.then(|| mpquic_peer::identity_folder(NAME));
+        let usage = folder.transpose()?.map(|folder| folder.join("links.toml"));
+        if let Some(usage) = &usage {
+            mpquic_peer::Usage::at(usage)?;
+        }
+        Ok(usage)
     }
 }
 
 /// Says what would be in force.
 pub(crate) fn check(given: &Given<Arguments>, connect: &Connect) -> Result<(), Error> {
-    let way = connect.way()?;
-    client_tls(&way.trust, connect.common.identity()?)?;
+    for way in connect.ways()? {
+        client_tls(&way.trust, connect.common.identity()?)?;
+    }
+    connect.usage()?;
     connect.passwords()?;
     connect.common.transport().check()?;
     // A ticket is for nobody who looks over a shoulder.
-    let shown = match Ticket::is_meant(&connect.server, TICKET) {
-        true => given.shown.replace(&connect.server, "TICKET"),
-        false => given.shown.clone(),
-    };
+    let tickets = connect.server.iter();
+    let tickets = tickets.filter(|server| Ticket::is_meant(server, TICKET));
+    let shown = tickets.fold(given.shown.clone(), |shown, ticket| {
+        shown.replace(ticket, "TICKET")
+    });
     say!("{}", shown.trim_end());
     Ok(())
 }
@@ -53,14 +102,18 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
     // Each program that uses the proxy takes a socket.
     mpquic_peer::raise_open_files();
     let common = &arguments.common;
-    let mut way = arguments.way()?;
+    let mut ways = arguments.ways()?;
+    let others = ways.split_off(1);
+    let mut way = ways.remove(0);
     let key_log = common.key_log()?;
     let locals = arguments.locals.clone();
     let settings = ClientSettings {
         server: way.server.clone(),
         token: way.token.clone(),
         locals: locals.iter().map(|local| local.address().ip()).collect(),
-        metered: arguments.metered.clone(),
+        metered: arguments.metered(),
+        links: arguments.link.clone(),
+        usage: arguments.usage()?,
         idle: common.idle(),
         passwords: arguments.passwords()?,
         transport: common.transport(),
@@ -71,11 +124,23 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
         address: arguments.proxy.to_string(),
         source,
     })?;
+    let tls_of = |way: &Way| {
+        let mut tls = client_tls(&way.trust, common.identity()?)?;
+        tls.config.key_log = key_log.clone().unwrap_or(tls.config.key_log);
+        Ok::<_, Error>(tls)
+    };
+    let far = |way: &Way| {
+        Ok::<_, Error>(Far {
+            server: way.server.clone(),
+            token: way.token.clone(),
+            tls: tls_of(way)?,
+        })
+    };
+    let others: Vec<Far> = others.iter().map(far).collect::<Result<_, _>>()?;
     let connecting = async {
         loop {
-            let mut tls = client_tls(&way.trust, common.identity()?)?;
-            tls.config.key_log = key_log.clone().unwrap_or(tls.config.key_log);
-            let error = match Client::connect_from(tls, settings.clone(), &locals).await {
+            let (tls, others) = (tls_of(&way)?, others.clone());
+            let error = match Client::connect_to(tls, settings.clone(), &locals, others).await {
                 Ok(client) => return Ok(client),
                 Err(error) => error,
             };

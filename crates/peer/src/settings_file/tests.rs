@@ -50,6 +50,8 @@ struct Connect {
     pin: Option<String>,
     #[arg(long)]
     ca: Option<PathBuf>,
+    #[arg(long)]
+    link: Vec<LinkRule>,
     #[command(flatten)]
     common: Common,
 }
@@ -231,4 +233,39 @@ fn a_file_is_read_again() {
     std::fs::write(place.file(), "idle = 600").unwrap();
     let why = given.again().unwrap_err();
     assert!(why.contains("x.toml:1: invalid value '600'"), "{why}");
+}
+
+#[test]
+fn a_link_has_a_table() {
+    let text = "server = \"x\"\n[link.wwan0]\nmetered = true\nrate = \"10Mbit\"\n[link.eth0]\nweight = 3\n";
+    let connect = Place::with(text).connect(&["connect"]);
+    let links: Vec<_> = connect.link.iter().map(|rule| rule.link.as_str()).collect();
+    assert_eq!(links, ["eth0", "wwan0"]);
+    assert!(connect.link[1].metered && connect.link[0].weight == Some(3));
+    let own = Place::with("server = \"x\"\n[connect.link.wwan0]\nquota = \"5GB\"\n");
+    assert_eq!(own.connect(&["connect"]).link[0].quota, Some(5_000_000_000));
+    // A flag wins over all tables.
+    let flag = own.connect(&["connect", "--link", "eth1:metered"]);
+    assert!(flag.link.len() == 1 && flag.link[0].link == "eth1");
+    let list = Place::with("server = \"x\"\nlink = [\"wwan0:metered\"]\n");
+    assert!(list.connect(&["connect"]).link[0].metered);
+    for (text, why) in [
+        (
+            "[link.wwan0]\nrates = \"1MB\"",
+            "x.toml:2: unknown key `rates`, did you mean `rate`?",
+        ),
+        ("[link.wwan0]\nrate = \"1\"", "x.toml:1: \"1\" is no rate"),
+        (
+            "[link.wwan0]\nrate = [1]",
+            "x.toml:2: `rate` is a text or a number",
+        ),
+        ("[link]\nwwan0 = 1", "x.toml:2: `link.wwan0` is a table"),
+        (
+            "[lnik.wwan0]\nrate = \"1MB\"",
+            "x.toml:1: unknown table `lnik`",
+        ),
+    ] {
+        let refused = Place::with(text).refused(&["connect", "x"]);
+        assert!(refused.starts_with(why), "{refused}");
+    }
 }

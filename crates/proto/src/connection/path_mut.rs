@@ -76,6 +76,29 @@ impl<'a> PathMut<'a> {
         Ok(())
     }
 
+    /// Sends no more than so many bytes per second on the path from now on, whatever the congestion controller would; `None`, which is the
+    /// default, lifts that. It holds for packets that the path's congestion window limits, with their headers, and not for
+    /// acknowledgements and probes; a burst of 10 ms, or of 10 packets, may come at once. The scheduler sees the limit as the
+    /// path's pacing rate. The peer is not told, and sends as it likes.
+    ///
+    /// ```
+    /// use mpquic_proto::{Connection, PathError, PathId};
+    ///
+    /// fn spare(connection: &mut Connection, id: PathId) -> Result<(), PathError> {
+    ///     connection.path_mut(id).set_max_rate(Some(1_250_000)) // 10 Mbit/s
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the path is not open.
+    pub fn set_max_rate(&mut self, bytes_per_second: Option<u64>) -> Result<(), PathError> {
+        let path = self.connection.paths.get_mut(self.id);
+        let path = path.ok_or(PathError::NotOpen(self.id))?;
+        path.limit_rate(bytes_per_second);
+        Ok(())
+    }
+
     /// Tells the application by [`PathEvent::Silent`] when the path is silent: once the acknowledgement of a packet, of those that
     /// left after the newest acknowledged one, is late by `extra` on its smoothed RTT. [`PathEvent::Heard`] follows when one
     /// comes. `None` turns it off, which is the default; so does the end of the path. The transport itself waits longer, and

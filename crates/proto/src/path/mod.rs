@@ -190,6 +190,11 @@ impl Path {
         self.space
     }
 
+    /// It sends no faster than so many bytes per second.
+    pub(crate) fn limit_rate(&mut self, bytes_per_second: Option<u64>) {
+        self.recovery.pacer.set_limit(bytes_per_second);
+    }
+
     // What is read of it.
 
     /// The packet number space of the path's 1-RTT packets.

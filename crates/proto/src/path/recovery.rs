@@ -72,7 +72,9 @@ impl PathRecovery {
     pub(super) fn measure_anew(&mut self, config: &TransportConfig) {
         self.rtt = RttEstimator::new(config.initial_rtt);
         self.model = PathModel::default();
+        let limit = self.pacer.limit();
         self.pacer = Pacer::new(config.pacing);
+        self.pacer.set_limit(limit);
         self.pto_count = 0;
         self.memory = None;
     }

@@ -105,6 +105,12 @@ impl Path {
             Pace::Rate(rate) => whole(rate),
             Pace::Window { .. } => 0,
         };
+        if let Some(limit) = recovery.pacer.limit() {
+            view.pacing_rate = match view.pacing_rate {
+                0 => limit,
+                rate => rate.min(limit),
+            };
+        }
         view.last_sent = self.space.last_ack_eliciting_sent;
     }
 
