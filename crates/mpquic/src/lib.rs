@@ -137,7 +137,8 @@
 //! transport.path_memory(Some(Arc::new(memory.clone())));
 //! ```
 //!
-//! It is the side that sends that gains by it: for downloads, give the server a memory. [`PathStats::careful_resume`] says
+//! It is the side that sends that gains the most by it: for downloads, give the server a memory. A client's memory decides on which of
+//! several links a connection begins: on the one that brought the most. [`PathStats::careful_resume`] says
 //! what came of it.
 //!
 //! With the feature `record`, what schedulers experience (states, actions, rewards) can be written to a file:

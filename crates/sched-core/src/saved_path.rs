@@ -41,6 +41,11 @@ pub struct SavedPath {
     pub loss_events: u32,
     /// Those of them that chance explained.
     pub chance_events: u32,
+    /// Of all that a client received over several paths, the part that came on this one, per thousand: what it was worth beside the
+    /// others. The newest connection counts by half, those before it by the other one. 0 if nothing is known.
+    pub carried: u32,
+    /// The other path that carried the most then.
+    pub beside: Option<PathKey>,
     /// How many connections in a row measured about the same: how sure it is. At least 1.
     pub confidence: u32,
     /// When it was measured: the time since the Unix epoch.
@@ -52,6 +57,8 @@ impl SavedPath {
     pub const MAX_CONFIDENCE: u32 = 1000;
     /// The largest number of [`refusals`](Self::refusals) that is kept.
     pub const MAX_REFUSALS: u32 = 100;
+    /// All that a client received, in the unit of [`carried`](Self::carried).
+    pub const ALL_CARRIED: u32 = 1000;
     /// The largest weight of [`loss_events`](Self::loss_events).
     pub const MAX_LOSS_EVENTS: u32 = 100;
 
@@ -71,6 +78,8 @@ impl SavedPath {
             refusals: 0,
             loss_events: 0,
             chance_events: 0,
+            carried: 0,
+            beside: None,
             confidence: 1,
             seen,
         }

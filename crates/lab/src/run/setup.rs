@@ -68,8 +68,12 @@ pub(crate) fn network(
     if let Some(paths) = &trained.paths {
         server.path_memory(Some(Arc::new(paths.clone())));
     }
+    let mut client = transport;
+    if let Some(paths) = &trained.client_paths {
+        client.path_memory(Some(Arc::new(paths.clone())));
+    }
     let mut builder = Network::builder(seed)
-        .client_transport(transport)
+        .client_transport(client)
         .server_transport(server)
         .client_boxed(workload.client(seed))
         .server_boxed(workload.server(seed))

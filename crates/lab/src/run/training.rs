@@ -22,6 +22,8 @@ pub(crate) struct Trained {
     pub(crate) registry: Registry,
     /// What the server remembers of its paths, if it does.
     pub(crate) paths: Option<Store>,
+    /// What the client does.
+    pub(crate) client_paths: Option<Store>,
     /// The address validation tokens that the client keeps, if it does.
     pub(crate) tokens: Option<Arc<dyn TokenStore>>,
     /// The number of training runs.
@@ -46,6 +48,7 @@ pub(crate) fn train(
     let trained = Trained {
         registry: cell.roster.registry().with_memory(memory.clone()),
         paths: cell.network.memory.then(|| memory.clone()),
+        client_paths: cell.network.memory.then(Store::new),
         tokens: (cell.network.memory && cell.network.tokens)
             .then(|| Arc::new(TokenMemoryStore::default()) as Arc<dyn TokenStore>),
         runs,

@@ -350,6 +350,10 @@ impl TransportConfig {
     /// ([`PathView::bottleneck`](mpquic_sched_core::PathView::bottleneck),
     /// [`PathView::saved_rtt`](mpquic_sched_core::PathView::saved_rtt)).
     ///
+    /// A client keeps which of its paths brought most of what it received ([`SavedPath::carried`](mpquic_sched_core::SavedPath::carried)).
+    /// If that was three fifths and more, its next connection over these paths begins there: with a [race](crate::RaceConfig), the first
+    /// packets leave the others so much later (at most 50 ms) that the server's first answer comes there.
+    ///
     /// The [clock](crate::EndpointConfig::clock) of the endpoint tells how old they are. Without one, they do not age.
     pub fn path_memory(&mut self, memory: Option<Arc<dyn PathMemory>>) -> &mut Self {
         self.path_memory = memory;

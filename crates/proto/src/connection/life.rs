@@ -436,8 +436,6 @@ impl Connection {
     fn release_memory(&mut self) {
         self.handshake.on_closed();
         self.data.on_closed();
-        for path in self.paths.iter_mut() {
-            path.leave_memory();
-        }
+        self.paths.leave_memory();
     }
 }

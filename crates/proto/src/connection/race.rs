@@ -19,7 +19,7 @@ use crate::closing::CloseFrame;
 use crate::events::{EndpointEvent, Event};
 use crate::handshake::{Attempt, Tries};
 use crate::memory::Memory;
-use crate::path::{Epoch, memory_key};
+use crate::path::{Epoch, lead, memory_key};
 use crate::{
     ClientConfig, ConnectError, ConnectionError, EndpointConfig, FailedAttempt, FourTuple, PathId,
     RaceConfig, Transmit, TransportError, limits,
@@ -64,10 +64,11 @@ impl Setup<'_> {
     ) -> Result<Connection, ConnectError> {
         let tuples = self.by_memory(tuples);
         let mut tries = Tries::new(&tuples);
-        let first = tries.take().ok_or(ConnectError::NoAddress)?;
+        let mut first = tries.take().ok_or(ConnectError::NoAddress)?;
+        let lead = self.lead(&mut first);
         let mut connection = Connection::new_client(&self, first[0], rng)?;
         if let Some(race) = self.config.race.filter(|_| tuples.len() > 1) {
-            let attempt = Attempt::new(self.now, &first, &race);
+            let attempt = Attempt::new(self.now, &first, lead, &race);
             connection.handshake.set_attempt(Some(Box::new(attempt)));
             connection.race = Some(Box::new(Race::new(self, tries, &race)));
         }
@@ -88,6 +89,16 @@ impl Setup<'_> {
             });
         }
         ordered
+    }
+
+    /// Of the pairs of addresses that begin at once, puts the one first that earlier connections say is the best to begin on. Returns
+    /// by how much the others begin later.
+    fn lead(&self, first: &mut [FourTuple]) -> Duration {
+        let memory = self.config.transport.path_memory.as_ref();
+        match memory.filter(|_| self.config.race.is_some() && first.len() > 1) {
+            Some(memory) => lead(&**memory, Epoch::new(self.endpoint), self.now, first),
+            None => Duration::ZERO,
+        }
     }
 }
 
@@ -249,7 +260,7 @@ impl Race {
         tracing::debug!(path = %tuples[0], addresses = tuples.len(), "one more attempt to connect");
         match Connection::new_client(&setup, tuples[0], rng) {
             Ok(mut rival) => {
-                let attempt = Attempt::new(now, &tuples, &race);
+                let attempt = Attempt::new(now, &tuples, Duration::ZERO, &race);
                 rival.handshake.set_attempt(Some(Box::new(attempt)));
                 // It counts from the first attempt.
                 rival.handshake.set_deadline(own.handshake.deadline());

@@ -35,9 +35,15 @@ pub(crate) enum Refused {
 }
 
 impl Attempt {
-    pub(crate) fn new(now: Instant, tuples: &[FourTuple], config: &RaceConfig) -> Self {
+    /// `lead`: by how much the first address begins before all others.
+    pub(crate) fn new(
+        now: Instant,
+        tuples: &[FourTuple],
+        lead: Duration,
+        config: &RaceConfig,
+    ) -> Self {
         Self {
-            copies: Copies::new(now, tuples, config.stagger),
+            copies: Copies::new(now, tuples, lead, config.stagger),
             heard: now,
             split: tuples.len() < 2,
             ended: false,
@@ -165,7 +171,7 @@ mod tests {
     }
 
     fn attempt(now: Instant, tuples: &[FourTuple]) -> Attempt {
-        Attempt::new(now, tuples, &RaceConfig::default())
+        Attempt::new(now, tuples, Duration::ZERO, &RaceConfig::default())
     }
 
     fn copies(attempt: &mut Attempt, now: Instant) -> usize {

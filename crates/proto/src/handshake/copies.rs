@@ -56,12 +56,18 @@ pub(crate) struct Answered {
 }
 
 impl Copies {
-    /// `stagger`: how much later each address begins than the one before it.
-    pub(crate) fn new(now: Instant, tuples: &[FourTuple], stagger: Duration) -> Self {
+    /// `lead`: how much later all others begin than the first address; `stagger`: how much later each begins than the one before it,
+    /// in addition.
+    pub(crate) fn new(
+        now: Instant,
+        tuples: &[FourTuple],
+        lead: Duration,
+        stagger: Duration,
+    ) -> Self {
         let tuples = tuples.iter().take(limits::MAX_RACE_ADDRESSES);
         let candidates = tuples.enumerate().map(|(number, tuple)| Candidate {
             tuple: *tuple,
-            start: now + stagger * number as u32,
+            start: now + lead * u32::from(number > 0) + stagger * number as u32,
             next: 0,
             refused: None,
             sent: SmallVec::new(),
@@ -254,7 +260,7 @@ mod tests {
     fn each_address_sends_each_datagram_once_and_in_its_turn() {
         let now = Instant::now();
         let tuples = [tuple(0), tuple(1), tuple(2)];
-        let mut copies = Copies::new(now, &tuples, 10 * MS);
+        let mut copies = Copies::new(now, &tuples, Duration::ZERO, 10 * MS);
         copies.push(now, 0, None, b"a");
         copies.push(now, 1, None, b"b");
         assert!(drain(&mut copies, now).is_empty());
@@ -279,9 +285,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_address_may_have_a_lead() {
+        let now = Instant::now();
+        let tuples = [tuple(0), tuple(1), tuple(2)];
+        let mut copies = Copies::new(now, &tuples, 5 * MS, MS);
+        copies.push(now, 0, None, b"a");
+        assert!(drain(&mut copies, now + 5 * MS).is_empty());
+        let sent = drain(&mut copies, now + 6 * MS);
+        assert_eq!(sent, [(tuple(1), b"a".to_vec())]);
+        assert_eq!(copies.timer(), Some(now + 7 * MS));
+        // If nothing can be sent there, the others wait no longer.
+        let mut copies = Copies::new(now, &tuples, 5 * MS, Duration::ZERO);
+        copies.push(now, 0, None, b"a");
+        assert_eq!(copies.refuse(&tuple(0), "no route"), Some(tuple(1)));
+        assert_eq!(drain(&mut copies, now), [(tuple(1), b"a".to_vec())]);
+    }
+
+    #[test]
     fn an_address_that_cannot_send_holds_up_nothing() {
         let now = Instant::now();
-        let mut copies = Copies::new(now, &[tuple(0), tuple(1)], 100 * MS);
+        let mut copies = Copies::new(now, &[tuple(0), tuple(1)], Duration::ZERO, 100 * MS);
         copies.push(now, 0, None, b"a");
         assert_eq!(copies.refuse(&tuple(0), "no route"), Some(tuple(1)));
         // At once: nothing else is under way.
@@ -295,7 +318,7 @@ mod tests {
     #[test]
     fn what_is_kept_for_a_late_address_is_bounded() {
         let now = Instant::now();
-        let mut copies = Copies::new(now, &[tuple(0), tuple(1)], 100 * MS);
+        let mut copies = Copies::new(now, &[tuple(0), tuple(1)], Duration::ZERO, 100 * MS);
         for packet in 0..100 {
             copies.push(now, packet, None, &[packet as u8]);
         }

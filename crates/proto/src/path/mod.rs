@@ -23,6 +23,7 @@ mod set;
 mod silence;
 mod status;
 mod timers;
+mod usefulness;
 mod view;
 
 use std::time::{Duration, Instant};
@@ -49,6 +50,7 @@ pub(crate) use set::tests::open_paths as test_paths;
 pub(crate) use set::{PathState, Paths, PathsSetup, RetiredPath};
 pub(crate) use status::StatusState;
 pub(crate) use timers::TimerFacts;
+pub(crate) use usefulness::lead;
 pub(crate) use view::PathFacts;
 
 use crate::congestion::{Controller, InitialWindow};

@@ -119,6 +119,8 @@ pub(crate) struct Remembered {
     probed_until: Option<Instant>,
     newest: Option<Newest>,
     first: Option<First>,
+    /// What it carried beside the others, of [`SavedPath::ALL_CARRIED`], and which of these carried the most.
+    carried: Option<(u32, PathKey)>,
 }
 
 /// The round trip as of the newest acknowledgement.
@@ -181,6 +183,7 @@ impl Remembered {
             probed_until: None,
             newest: None,
             first: None,
+            carried: None,
         }))
     }
 
@@ -351,6 +354,28 @@ impl Remembered {
         }
     }
 
+    /// The name of the path in the memory.
+    pub(super) const fn key(&self) -> PathKey {
+        self.key
+    }
+
+    /// The connection ends: this part of what it received came on the path, and the most of the rest on that one.
+    pub(super) const fn on_carried(&mut self, part: u32, beside: PathKey) {
+        self.carried = Some((part, beside));
+    }
+
+    /// What it carried beside another path, put together with what was known before.
+    fn usefulness(&self, known: Option<&SavedPath>) -> (u32, Option<PathKey>) {
+        match (self.carried, known) {
+            (Some((part, beside)), Some(known)) if known.beside == Some(beside) => {
+                (u32::midpoint(part, known.carried), Some(beside))
+            }
+            (Some((part, beside)), _) => (part, Some(beside)),
+            (None, Some(known)) => (known.carried, known.beside),
+            (None, None) => (0, None),
+        }
+    }
+
     /// What the path has measured, put together with what was known before. `None` before the first round trip.
     fn measured(&self) -> Option<SavedPath> {
         let newest = self.newest?;
@@ -381,6 +406,7 @@ impl Remembered {
             measured.loss_events = known.loss_events;
             measured.chance_events = known.chance_events;
         }
+        (measured.carried, measured.beside) = self.usefulness(known.as_ref());
         measured.rate = self.rate.get();
         let Some(known) = known else {
             measured.window = window_of(measured.rate, measured.min_rtt);

@@ -343,6 +343,26 @@ fn what_is_known_of_the_bottleneck_stays_until_something_else_is_seen() {
     assert_eq!(run.path.known(), (0, Duration::ZERO));
 }
 
+#[test]
+fn what_a_path_carried_beside_another_counts_by_half_with_what_was_known() {
+    let notes: Arc<Notes> = Arc::default();
+    let [other, third] = [PathKey::new(8), PathKey::new(9)];
+    let known = |carried: Option<(u32, PathKey)>| {
+        let mut run = Run::new(&notes, LONG_AGO);
+        run.round(1e6, true, 0);
+        if let Some((part, beside)) = carried {
+            run.path.on_carried(part, beside);
+        }
+        let saved = run.end().unwrap();
+        (saved.carried, saved.beside)
+    };
+    assert_eq!(known(None), (0, None));
+    assert_eq!(known(Some((800, other))), (800, Some(other)));
+    assert_eq!(known(Some((400, other))), (600, Some(other)));
+    assert_eq!(known(None), (600, Some(other)), "it was alone");
+    assert_eq!(known(Some((100, third))), (100, Some(third)));
+}
+
 //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
 //= type=test
 //# The set of saved CC parameters for the path are deleted, to prevent these from being used again by later flows.

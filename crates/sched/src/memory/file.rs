@@ -25,7 +25,7 @@ const CRATE: &str = env!("CARGO_PKG_NAME");
 /// At least the bytes of a file without entries, and with as many paths as there can be.
 pub(super) const FRAME: usize = 256 + MAX_SAVED_PATHS * PATH_SIZE;
 /// At least the bytes that a path takes.
-const PATH_SIZE: usize = 384;
+const PATH_SIZE: usize = 432;
 /// At least the bytes that an entry takes beyond its scheduler's name and what was learned.
 const ENTRY_FRAME: usize = 192;
 /// How many names to try for the temporary file; those of processes that crashed may be taken.
@@ -82,6 +82,11 @@ struct DocumentPath {
     losses: u32,
     #[serde(default)]
     by_chance: u32,
+    /// These two are not in files of before: nothing is known of the path beside others then.
+    #[serde(default)]
+    carried: u32,
+    #[serde(default)]
+    beside: Option<Hexadecimal>,
     confidence: u32,
     seen: u64,
 }
@@ -277,6 +282,10 @@ fn saved_path(found: &DocumentPath) -> Result<SavedPath, String> {
     saved.loss_events = found.losses;
     within("by_chance", found.by_chance.into(), 0, events)?;
     saved.chance_events = found.by_chance;
+    let all = SavedPath::ALL_CARRIED.into();
+    within("carried", found.carried.into(), 0, all)?;
+    saved.carried = found.carried;
+    saved.beside = found.beside.as_ref().map(|key| PathKey::new(key.0));
     let surest = SavedPath::MAX_CONFIDENCE;
     within("confidence", found.confidence.into(), 1, surest.into())?;
     saved.confidence = found.confidence;
@@ -347,7 +356,7 @@ pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<
         text += &format!(
             "\n{{\"path\": \"{key}\", \"used\": {used}, \"min_rtt\": {}, \"first_rtt\": {}, \"smoothed_rtt\": {}, \
              \"rtt_var\": {}, \"rate\": {}, \"window\": {}, \"startup_window\": {}, \"bottleneck\": {}, \"chance_loss\": {}, \"bbr\": {}, \
-             \"refusals\": {}, \"losses\": {}, \"by_chance\": {}, \"confidence\": {}, \"seen\": {}}}",
+             \"refusals\": {}, \"losses\": {}, \"by_chance\": {}, \"carried\": {}, {}\"confidence\": {}, \"seen\": {}}}",
             saved.min_rtt.as_micros(),
             saved.first_rtt.as_micros(),
             saved.smoothed_rtt.as_micros(),
@@ -361,6 +370,10 @@ pub(super) fn text(entries: &[(Key, Entry)], paths: &[(PathKey, Known)]) -> Vec<
             saved.refusals,
             saved.loss_events,
             saved.chance_events,
+            saved.carried,
+            saved
+                .beside
+                .map_or_else(String::new, |key| format!("\"beside\": \"{key}\", ")),
             saved.confidence,
             saved.seen.as_secs(),
         );

@@ -114,6 +114,7 @@ fn bounded(saved: &SavedPath) -> SavedPath {
     bounded.refusals = saved.refusals.min(SavedPath::MAX_REFUSALS);
     bounded.loss_events = saved.loss_events.min(SavedPath::MAX_LOSS_EVENTS);
     bounded.chance_events = saved.chance_events.min(bounded.loss_events);
+    bounded.carried = saved.carried.min(SavedPath::ALL_CARRIED);
     bounded.confidence = saved.confidence.clamp(1, SavedPath::MAX_CONFIDENCE);
     bounded.seen = Duration::from_secs(saved.seen.as_secs());
     bounded

@@ -20,6 +20,7 @@ fn saved(rate: u64) -> SavedPath {
     saved.chance_loss = 12_345;
     (saved.bbr, saved.refusals) = (true, 2);
     (saved.loss_events, saved.chance_events) = (85, 71);
+    (saved.carried, saved.beside) = (640, Some(PathKey::new(0xfe)));
     saved.confidence = 3;
     saved
 }
@@ -96,6 +97,7 @@ fn a_full_store_can_be_read_again() {
     most.chance_loss = u32::MAX;
     (most.refusals, most.loss_events) = (u32::MAX, u32::MAX);
     most.chance_events = u32::MAX;
+    (most.carried, most.beside) = (u32::MAX, Some(PathKey::new(u64::MAX)));
     most.confidence = u32::MAX;
     (most.first_rtt, most.rtt_var) = (Duration::MAX, Duration::MAX);
     for number in 0..MAX_SAVED_PATHS as u64 + 10 {
@@ -127,7 +129,7 @@ fn facts_that_no_path_can_have_are_refused() {
     let good = "\"path\": \"00000000000000ff\", \"used\": 0, \"min_rtt\": 20000, \"first_rtt\": 20500, \
                 \"smoothed_rtt\": 21000, \"rtt_var\": 100, \"rate\": 1000000, \"window\": 20000, \"startup_window\": 0, \
                 \"bottleneck\": 500000, \"chance_loss\": 0, \"bbr\": true, \"refusals\": 3, \"losses\": 40, \
-                \"by_chance\": 30, \"confidence\": 1, \"seen\": 1800000000";
+                \"by_chance\": 30, \"carried\": 700, \"beside\": \"00000000000000fe\", \"confidence\": 1, \"seen\": 1800000000";
     let file = |path: &str| {
         format!(
             "{{\"crate\": \"mpquic-sched\", \"format\": 1, \"entries\": [], \"paths\": [{{{path}}}]}}"
@@ -143,11 +145,20 @@ fn facts_that_no_path_can_have_are_refused() {
     assert_eq!(known.bottleneck, 0, "a file of an older release");
     assert_eq!((known.bbr, known.refusals), (true, 3));
     assert_eq!((known.loss_events, known.chance_events), (40, 30));
+    assert_eq!(
+        (known.carried, known.beside),
+        (700, Some(PathKey::new(0xfe)))
+    );
+    let worth = "\"carried\": 700, \"beside\": \"00000000000000fe\", ";
+    assert!(good.contains(worth));
+    let before = in_file(&file(&good.replace(worth, ""))).unwrap();
+    let known = before.look_up(PathKey::new(0xff), NOW).unwrap();
+    assert_eq!((known.carried, known.beside), (0, None), "nor these");
     let judged = "\"bbr\": true, \"refusals\": 3, \"losses\": 40, \"by_chance\": 30, ";
     assert!(good.contains(judged));
     let before = in_file(&file(&good.replace(judged, ""))).unwrap();
     let known = before.look_up(PathKey::new(0xff), NOW).unwrap();
-    assert_eq!((known.bbr, known.refusals), (false, 0), "nor these");
+    assert_eq!((known.bbr, known.refusals), (false, 0), "nor those");
     assert_eq!((known.loss_events, known.chance_events), (0, 0));
     for (what, instead, said) in [
         ("20000,", "0,", "min_rtt is 0, expected 1 to 60000000"),
@@ -193,6 +204,11 @@ fn facts_that_no_path_can_have_are_refused() {
             "by_chance is 41, expected 0 to 40",
         ),
         (
+            "\"carried\": 700",
+            "\"carried\": 1001",
+            "carried is 1001, expected 0 to 1000",
+        ),
+        (
             "1800000000",
             "18446744073709551615",
             "seen is 18446744073709551615, expected 0 to 9223372036854775807",
@@ -214,6 +230,7 @@ fn facts_that_no_path_can_have_are_refused() {
         "\"rate\": -1",
         "\"rate\": 1.5",
         "\"rate\": \"1\"",
+        "\"rate\": 1, \"beside\": \"fe\"",
         "\"speed\": 1",
     ] {
         let text = file(&good.replace("\"rate\": 1000000", bad));
@@ -226,7 +243,7 @@ proptest! {
     /// What comes back is what was put in, moved into bounds, and a file changes nothing of it.
     #[test]
     fn a_file_changes_nothing(
-        facts in prop::collection::vec((any::<u64>(), any::<[u64; 9]>(), any::<[u32; 5]>()), 0..20)
+        facts in prop::collection::vec((any::<u64>(), any::<[u64; 9]>(), any::<[u32; 6]>()), 0..20)
     ) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("memory.json");
@@ -241,6 +258,8 @@ proptest! {
             (saved.chance_loss, saved.confidence) = (m[0], m[1]);
             (saved.bbr, saved.refusals) = (m[2] % 2 == 0, m[2]);
             (saved.loss_events, saved.chance_events) = (m[3], m[4]);
+            saved.carried = m[5];
+            saved.beside = (m[5] % 2 == 0).then(|| PathKey::new(n[4]));
             store.remember(PathKey::new(*key), &saved);
         }
         store.save(&file).unwrap();
