@@ -75,6 +75,14 @@ impl AllowList {
         })
     }
 
+    /// Whether packets to this address that have no port may pass: there is a rule for all of its ports.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn allows_all_ports(&self, ip: IpAddr) -> bool {
+        let all = self.0.iter().filter(|rule| rule.port.is_none());
+        let all = Self(all.cloned().collect());
+        all.allows(&Target::Address((ip, 0).into()), ip)
+    }
+
     /// `is_public`: whether it is an address of a host for all the world, which is not this machine.
     fn allows_if(&self, target: &Target, ip: IpAddr, is_public: impl Fn(IpAddr) -> bool) -> bool {
         let ip = ip.to_canonical();

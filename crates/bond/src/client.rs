@@ -54,6 +54,8 @@ pub struct ClientSettings {
     pub locals: Vec<IpAddr>,
     /// Interfaces that cost money by the byte: they are used if no other link works. Without effect on links that are named.
     pub metered: Vec<String>,
+    /// Interfaces that are no links. Without effect on links that are named.
+    pub ignored: Vec<String>,
     /// What else is to be kept to on links.
     pub links: Vec<LinkRule>,
     /// Where it is kept how much links with a quota carried in this month.
@@ -233,7 +235,7 @@ impl Client {
         let (endpoint, links) = if locals.is_empty() {
             let told = Arc::clone(&journal);
             let on = move |event| told.line(format_args!("{event}"));
-            mpquic_peer::all_links(&servers, &settings.metered, on).await?
+            mpquic_peer::all_links(&servers, &settings.metered, &settings.ignored, on).await?
         } else {
             let locals: Vec<SocketAddr> = locals.iter().map(|local| local.address()).collect();
             let endpoint = Endpoint::client(&locals).map_err(|source| Error::Local {
@@ -364,6 +366,17 @@ impl Client {
         self.current.send_replace(None);
         self.endpoint.wait_idle().await;
         ended
+    }
+
+    /// Carries the packets of this machine, for as long as it is polled; what it changes of the system's routes is put back then. `begun` is from
+    /// before the first connection.
+    ///
+    /// # Errors
+    ///
+    /// If the device cannot be made or fails, or the server gives no tunnel.
+    #[cfg(target_os = "linux")]
+    pub async fn tunnel(&self, begun: &crate::tun::Near) -> Result<(), Error> {
+        begun.run(self).await
     }
 
     /// Leads each connection that comes to `listener` to one target, for as long as it is polled.

@@ -35,6 +35,8 @@ mod server;
 mod settings;
 mod special;
 mod splice;
+#[cfg(target_os = "linux")]
+pub mod tun;
 mod udp;
 mod wire;
 

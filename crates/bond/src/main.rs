@@ -48,6 +48,7 @@ async fn run(given: Given<Arguments>) -> Result<ExitCode, Error> {
         (false, Role::Invite(arguments)) => invite::invite(&arguments)?,
         (false, Role::Revoke(arguments)) => invite::revoke(&arguments)?,
         (true, Role::Invite(_) | Role::Revoke(_)) => say!("{}", given.shown.trim_end()),
+        (_, Role::Restore) => program::tun::restore()?,
         (_, Role::Manual { folder }) => {
             for file in mpquic_peer::write_manual(Arguments::command(), &folder)? {
                 say!("{}", file.display());

@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
+#[cfg(target_os = "linux")]
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +27,8 @@ use crate::names::{self, Answers, Names};
 use crate::race::{Connected, race};
 use crate::settings;
 use crate::splice::splice;
+#[cfg(target_os = "linux")]
+use crate::tun::{Pool, TunServer};
 use crate::udp::ServerFlows;
 use crate::wire::{LABEL, Refusal, Request, Target, VERSION};
 
@@ -59,12 +63,15 @@ pub struct Server {
 
 /// What all clients have in common.
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     /// As they are now.
     settings: RwLock<Arc<ServerSettings>>,
     names: Names,
     budget: Arc<Budget>,
     present: Arc<Present>,
+    /// The tunnels of clients, if it gives them any.
+    #[cfg(target_os = "linux")]
+    pub(crate) tun: OnceLock<Arc<TunServer>>,
     /// About those that are no clients yet.
     log: PeerLog,
 }
@@ -175,9 +182,24 @@ impl Server {
                 names: Names::of_system(),
                 budget: Budget::new(mpquic_peer::raise_open_files()),
                 present: Arc::default(),
+                #[cfg(target_os = "linux")]
+                tun: OnceLock::new(),
                 log: PeerLog::new("no client"),
             }),
         })
+    }
+
+    /// Gives clients that ask for one a tunnel. Makes the device, which takes CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    ///
+    /// If the pool makes no sense, or the device cannot be made.
+    #[cfg(target_os = "linux")]
+    pub fn open_tunnels(&self, pool: Pool) -> Result<(), Error> {
+        let made = TunServer::new(pool)?;
+        // A second one would be left alone.
+        let _ = self.shared.tun.set(made);
+        Ok(())
     }
 
     /// Where it listens.
@@ -226,9 +248,20 @@ impl Server {
                 None => std::future::pending().await,
             }
         };
+        #[cfg(target_os = "linux")]
+        let carrying = async {
+            if let Some(tun) = self.shared.tun.get() {
+                let error = tun.run().await;
+                self.shared.log.line(format_args!("tunnels: {error}"));
+            }
+            std::future::pending().await
+        };
+        #[cfg(not(target_os = "linux"))]
+        let carrying = std::future::pending();
         tokio::select! {
             () = accepting => {}
             () = following => {}
+            () = carrying => {}
             () = stop => {}
         }
         self.endpoint
@@ -241,13 +274,16 @@ impl Server {
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) connection: Connection,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) log: PeerLog,
     pub(crate) share: Arc<Share>,
     lookups: Semaphore,
     /// Who it is, if it came by name.
     pub(crate) user: Option<Admitted>,
     in_use: Arc<InUse>,
+    /// Its tunnel, while it has one.
+    #[cfg(target_os = "linux")]
+    pub(crate) tunnel: Mutex<Option<Arc<crate::tun::Tunnel>>>,
 }
 
 async fn serve(incoming: Incoming, shared: Arc<Shared>) {
@@ -275,6 +311,8 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
         in_use: Arc::default(),
         share: Share::of(&shared.budget),
         lookups: Semaphore::new(LOOKUPS),
+        #[cfg(target_os = "linux")]
+        tunnel: Mutex::default(),
         connection,
         shared,
     });
@@ -346,7 +384,12 @@ async fn drop_datagrams(connection: &Connection) -> ConnectionError {
 
 impl Served {
     /// Answers one stream.
-    async fn answer(&self, mut send: SendStream, mut recv: RecvStream, flows: &ServerFlows) {
+    async fn answer(
+        self: &Arc<Self>,
+        mut send: SendStream,
+        mut recv: RecvStream,
+        flows: &ServerFlows,
+    ) {
         // What breaks here is seen by the client as the end of its stream, and it tells its application.
         let Ok(Ok(request)) = timeout(PATIENCE, Request::read(&mut recv)).await else {
             let _ = send.reset(UNWELCOME);
@@ -373,6 +416,14 @@ impl Served {
                 let done = links::share(&self.connection, &shares);
                 let answer = done.then_some(()).ok_or(Refusal::Failed);
                 let _ = send.write_all(&[Refusal::encode(answer)]).await;
+            }
+            #[cfg(target_os = "linux")]
+            Request::Tun(cookie) => self.tunnel(cookie, send, recv, flows).await,
+            #[cfg(target_os = "linux")]
+            Request::Lane(number) => self.lane(number, send, recv).await,
+            #[cfg(not(target_os = "linux"))]
+            Request::Tun(_) | Request::Lane(_) => {
+                let _ = send.write_all(&[Refusal::Denied as u8]).await;
             }
             Request::Tcp(target) => self.tcp(&target, send, recv).await,
         }
@@ -412,7 +463,7 @@ impl Served {
     }
 
     /// What this client may reach now.
-    fn allow(&self) -> AllowList {
+    pub(crate) fn allow(&self) -> AllowList {
         let all = || self.shared.settings().allow.clone();
         match &self.user {
             None => all(),

@@ -13,7 +13,7 @@ use tokio::time::{Duration, Instant};
 
 use crate::caps::Sockets;
 use crate::server::Served;
-use crate::wire::{Datagram, Refusal, Target, flow};
+use crate::wire::{Datagram, Refusal, TUNNEL, Target, flow};
 
 /// Datagrams that wait for one flow. More are dropped, as any network would.
 const WAITING: usize = 256;
@@ -34,7 +34,11 @@ const REFUSED: Duration = Duration::from_secs(2);
 
 /// The flows of one end of a connection: who gets which datagram.
 #[derive(Debug, Default)]
-pub(crate) struct Flows(Mutex<HashMap<u32, mpsc::Sender<Datagram>>>);
+pub(crate) struct Flows(
+    Mutex<HashMap<u32, mpsc::Sender<Datagram>>>,
+    /// Who takes the datagrams of the tunnel.
+    Mutex<Option<mpsc::Sender<Bytes>>>,
+);
 
 impl Flows {
     fn lock(&self) -> MutexGuard<'_, HashMap<u32, mpsc::Sender<Datagram>>> {
@@ -56,6 +60,19 @@ impl Flows {
         self.lock().remove(&number);
     }
 
+    /// The datagrams of the connection's tunnel come out there from now on.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn set_tunnel(&self, tunnel: mpsc::Sender<Bytes>) {
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+    }
+
+    fn hand_to_tunnel(&self, bytes: Bytes) {
+        let tunnel = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tunnel) = &*tunnel {
+            let _ = tunnel.try_send(bytes);
+        }
+    }
+
     /// Hands out what comes, until the connection ends. What belongs to no flow, or comes faster than it is taken, is dropped.
     pub(crate) async fn dispatch(&self, connection: &Connection) -> ConnectionError {
         loop {
@@ -63,6 +80,10 @@ impl Flows {
                 Ok(bytes) => bytes,
                 Err(error) => return error,
             };
+            if bytes.starts_with(&TUNNEL) {
+                self.hand_to_tunnel(bytes);
+                continue;
+            }
             let Ok(datagram) = Datagram::decode(bytes) else {
                 continue;
             };
@@ -89,6 +110,11 @@ impl ServerFlows {
             flows: Flows::default(),
             buffer: Mutex::default(),
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn set_tunnel(&self, tunnel: mpsc::Sender<Bytes>) {
+        self.flows.set_tunnel(tunnel);
     }
 
     pub(crate) async fn dispatch(&self) -> ConnectionError {

@@ -6,6 +6,8 @@
 //! request for a scheduler:               kind (1)  length (1)  name   answer: status (1)
 //! limit of a path:                       kind (1)  path (4)  bytes per second (8)             answer: status (1)
 //! shares of paths:                       kind (1)  count (1)  each: path (4)  share (4)       answer: status (1)
+//! request for a tunnel:                  kind (1)  cookie (16)        answer: status (1)  lease: see `tun`
+//! lane of the tunnel:                    kind (1)  number (1)         answer: status (1), then the packets of both sides
 //! address:                               type (1)  host  port (2)     host: 4 bytes, 16 bytes, or a length (1) and a name
 //! datagram:                              flow (4)  address  payload   flow: the stream that asked for it
 //! ```
@@ -29,11 +31,16 @@ pub(crate) const PROOF: usize = mpquic_peer::PROOF;
 /// What the proof is derived for.
 pub(crate) const LABEL: &str = "EXPORTER-mpquic-bond";
 
+/// With what the datagrams of a tunnel begin, in the place of a flow. No flow has this number.
+pub(crate) const TUNNEL: [u8; 4] = [0xff; 4];
+
 const TCP: u8 = 1;
 const UDP: u8 = 2;
 const SCHEDULER: u8 = 3;
 const LIMIT: u8 = 4;
 const SHARES: u8 = 5;
+const TUN: u8 = 6;
+const LANE: u8 = 7;
 const NAME: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
@@ -133,6 +140,10 @@ pub(crate) enum Request {
     Limit(u32, u64),
     /// What the server sends is split over paths, by their IDs, in these shares from now on.
     Shares(Vec<(u32, u32)>),
+    /// A tunnel for packets, with the addresses that this secret had before.
+    Tun([u8; 16]),
+    /// A stream for packets of TCP in the tunnel of this connection.
+    Lane(u8),
 }
 
 impl Request {
@@ -166,6 +177,14 @@ impl Request {
                     out.put_u32(*share);
                 }
             }
+            Self::Tun(cookie) => {
+                out.put_u8(TUN);
+                out.put_slice(cookie);
+            }
+            Self::Lane(number) => {
+                out.put_u8(LANE);
+                out.put_u8(*number);
+            }
         }
         out.freeze()
     }
@@ -194,6 +213,12 @@ impl Request {
                 let shares = shares.map(|mut one| (one.get_u32(), one.get_u32()));
                 return Ok(Self::Shares(shares.collect()));
             }
+            TUN => {
+                let mut cookie = [0; 16];
+                stream.read_exact(&mut cookie).await?;
+                return Ok(Self::Tun(cookie));
+            }
+            LANE => return Ok(Self::Lane(read_byte(stream).await?)),
             _ => return Err(Malformed.into()),
         }
         // The length is known once the type and, for a name, its length are.

@@ -17,5 +17,7 @@ mod service;
 mod settings;
 #[cfg(unix)]
 mod status;
+#[cfg(target_os = "linux")]
+mod tun;
 #[cfg(unix)]
 mod users;

@@ -389,7 +389,7 @@ async fn bind(
             // No link leads to this very machine: the system knows the way.
             let is_here = remotes.iter().all(|remote| remote.ip().is_loopback());
             if !is_here || !metered.is_empty() {
-                match mpquic_peer::all_links(&settings.server, metered, told).await {
+                match mpquic_peer::all_links(&settings.server, metered, &[], told).await {
                     Err(mpquic_peer::Error::NoLinks(_)) if is_here => {}
                     bound => return Ok(bound?),
                 }

@@ -76,6 +76,6 @@ pub use token::{PROOF, Token};
 pub use transport::{Transport, schedulers};
 pub use trust::{ClientTls, Trust, client_tls, server_tls};
 pub use usage::{Usage, size_text};
-pub use user_key::{UserKey, UserSecret};
+pub use user_key::{UserKey, UserSecret, random};
 pub use users::{Admitted, Right, User, Users};
 pub use way::Way;

@@ -11,7 +11,7 @@ use crate::name::resolve;
 
 /// An endpoint for connections to `server`, with a socket on each link of this machine that is up. Links that come and go are followed for as
 /// long as the task lives; `on` is told. Interfaces that are named `metered` are backups; a name that no interface has now is told on
-/// standard error, since one may come later.
+/// standard error, since one may come later. Those that are `ignored` are no links, now and later.
 ///
 /// A link-local server can be reached over its own link only: there is one socket then, and no task.
 ///
@@ -21,6 +21,7 @@ use crate::name::resolve;
 pub async fn all_links(
     server: &str,
     metered: &[String],
+    ignored: &[String],
     on: impl FnMut(LinkEvent) + Send + 'static,
 ) -> Result<(Endpoint, Option<LinkTask>), Error> {
     for name in news(metered) {
@@ -40,6 +41,7 @@ pub async fn all_links(
         .any(|address| UdpSocket::bind((address.ip(), 0)).is_ok());
     let policy = LinkPolicy::new().guess_metered(false).bind_device(!is_here);
     let policy = metered.iter().fold(policy, LinkPolicy::metered);
+    let policy = ignored.iter().fold(policy, LinkPolicy::ignore);
     let started =
         async { LinkManager::start(Endpoint::builder(), SystemInterfaces::new()?, policy).await };
     let (endpoint, links) = started.await.map_err(Error::NoLinks)?;

@@ -15,6 +15,18 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use crate::error::Error;
 use crate::identity::read;
 
+/// Bytes that nobody can guess.
+///
+/// # Errors
+///
+/// If the system has no randomness.
+pub fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Error::Setting("the system has no randomness".to_owned()))?;
+    Ok(bytes)
+}
+
 /// The length of a user's token, bytes.
 pub(crate) const SECRET: usize = 16;
 
@@ -35,11 +47,7 @@ impl UserSecret {
     ///
     /// If the system has no randomness.
     pub fn random() -> Result<Self, Error> {
-        let mut bytes = [0; SECRET];
-        SystemRandom::new()
-            .fill(&mut bytes)
-            .map_err(|_| Error::Setting("the system has no randomness".to_owned()))?;
-        Ok(Self(bytes))
+        Ok(Self(random()?))
     }
 
     /// The one that a folder keeps as `device.key`, by which this user's programs are one device; made there if there is none.

@@ -1,12 +1,13 @@
 //! The command line.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use ipnet::IpNet;
 use mpquic_bond::{Error, Fingerprint, Forward, Identity, Local, Rule, Token, Transport};
 use mpquic_peer::status::StatusServer;
 use mpquic_peer::{KeyLog, LinkRule, LogFormat, Rate, say};
@@ -61,6 +62,8 @@ pub(crate) enum Role {
     Invite(Invite),
     /// Removes a user from the file of users; a server that runs closes the user's connections.
     Revoke(Revoke),
+    /// Puts back routes and DNS servers as they were before `connect --tun`, after a crash.
+    Restore,
     /// Writes the manual pages and the completions of shells into a folder.
     #[command(hide = true)]
     Manual {
@@ -176,6 +179,19 @@ pub(crate) struct Serve {
     /// Where the certificate is kept that is made without --cert [default: mpquic-bond in the folder for the user's data].
     #[arg(long, value_name = "DIR")]
     pub(crate) identity: Option<PathBuf>,
+    /// Give clients that ask for it a tunnel for all of their packets, with addresses of this network, such as 10.66.0.0/24; once for IPv4 and once for
+    /// IPv6. What they reach is up to --allow. Linux, with CAP_NET_ADMIN.
+    #[arg(long, value_name = "NETWORK")]
+    pub(crate) tun: Vec<IpNet>,
+    /// A DNS server that clients of the tunnel are told to use; several times for several.
+    #[arg(long, value_name = "IP", requires = "tun")]
+    pub(crate) tun_dns: Vec<IpAddr>,
+    /// The largest packet of the tunnel, bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1400, value_parser = clap::value_parser!(u16).range(1280..=9000))]
+    pub(crate) tun_mtu: u16,
+    /// The name of the tunnel's device.
+    #[arg(long, value_name = "NAME", default_value = "mpbond0")]
+    pub(crate) tun_name: String,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -220,6 +236,22 @@ pub(crate) struct Connect {
     /// several times for several. In a file, tables such as [link.wwan0].
     #[arg(long, value_name = "RULES")]
     pub(crate) link: Vec<LinkRule>,
+    /// Lead all packets of this machine through the server, which must have --tun. Linux, with CAP_NET_ADMIN.
+    #[arg(long)]
+    pub(crate) tun: bool,
+    /// Let nothing out past the tunnel but to networks that this machine is in, from before the start; after a crash, too, until the
+    /// next start, or `restore`.
+    #[arg(long, requires = "tun", conflicts_with = "tun_no_routes")]
+    pub(crate) kill_switch: bool,
+    /// Ask for names as before, and not where the server says.
+    #[arg(long, requires = "tun")]
+    pub(crate) tun_no_dns: bool,
+    /// Make the tunnel's device, and change neither routes nor DNS servers.
+    #[arg(long, requires = "tun")]
+    pub(crate) tun_no_routes: bool,
+    /// The name of the tunnel's device.
+    #[arg(long, value_name = "NAME", default_value = "mpbond0")]
+    pub(crate) tun_name: String,
     /// Show what each link does, with keys to take one out.
     #[arg(long, conflicts_with = "json")]
     pub(crate) screen: bool,

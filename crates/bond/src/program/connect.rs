@@ -13,7 +13,7 @@ use mpquic_peer::{Given, Passwords, Ticket, Way, note, report, say};
 use tokio::net::TcpListener;
 
 use crate::program::arguments::{Arguments, Connect};
-use crate::program::{NAME, PORT, TICKET, heard};
+use crate::program::{NAME, PORT, TICKET, heard, tun};
 
 impl Connect {
     fn passwords(&self) -> Result<Option<Arc<Passwords>>, Error> {
@@ -103,6 +103,10 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
     mpquic_peer::raise_open_files();
     let common = &arguments.common;
     let mut ways = arguments.ways()?;
+    let begun = tokio::select! {
+        begun = tun::begin(&arguments, &mut ways) => begun?,
+        stop = stop.as_mut() => return Ok(ExitCode::from(stop.exit_code())),
+    };
     let others = ways.split_off(1);
     let mut way = ways.remove(0);
     let key_log = common.key_log()?;
@@ -112,6 +116,7 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
         token: way.token.clone(),
         locals: locals.iter().map(|local| local.address().ip()).collect(),
         metered: arguments.metered(),
+        ignored: vec![arguments.tun_name.clone()],
         links: arguments.link.clone(),
         usage: arguments.usage()?,
         idle: common.idle(),
@@ -207,8 +212,10 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
             report!("{}", client.report().to_json());
         }
     };
+    let mut failed = None;
     let until = async {
         tokio::select! {
+            ended = tun::run(&client, begun.as_ref()) => failed = ended.err(),
             _ = stop => {}
             () = quit => {}
             () = reporting => {}
@@ -219,5 +226,10 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
     service::ready();
     client.run(listener, until).await?;
     service::stopping();
+    // What was changed of the system is put back before the end is told.
+    drop(begun);
+    if let Some(error) = failed {
+        return Err(error);
+    }
     Ok(ExitCode::SUCCESS)
 }

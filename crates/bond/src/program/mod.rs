@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 pub(crate) mod connect;
 pub(crate) mod invite;
 pub(crate) mod serve;
+pub(crate) mod tun;
 
 use std::pin::Pin;
 

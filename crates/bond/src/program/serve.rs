@@ -9,7 +9,7 @@ use mpquic_peer::service;
 use mpquic_peer::{Given, Hangups, log, note, say};
 
 use crate::program::arguments::{Arguments, Role, Serve};
-use crate::program::{NAME, heard};
+use crate::program::{NAME, heard, tun};
 
 /// What is read at the start only.
 type Fixed = (Vec<SocketAddr>, [Option<PathBuf>; 6], [Option<String>; 2]);
@@ -58,6 +58,7 @@ impl Serve {
             None => Identity::passing(NAME)?,
         };
         server_tls(identity, self.client_ca.as_deref())?;
+        tun::check(self)?;
         settings.check()
     }
 }
@@ -115,6 +116,7 @@ pub(crate) async fn serve(given: &Given<Arguments>, arguments: &Serve) -> Result
     }
     let users = settings.users.clone();
     let server = Server::bind_with(keys, tls, &arguments.listen, settings)?;
+    tun::open(arguments, &server)?;
     for local in server.local_addrs() {
         say!("listening on {local}");
     }

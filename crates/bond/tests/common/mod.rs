@@ -85,6 +85,7 @@ pub(crate) fn client_settings(server: SocketAddr, locals: &[IpAddr]) -> ClientSe
         token: Some(token(SECRET)),
         locals: locals.to_vec(),
         metered: Vec::new(),
+        ignored: Vec::new(),
         links: Vec::new(),
         usage: None,
         idle: Duration::from_secs(60),
