@@ -94,7 +94,8 @@ pub(crate) fn lead(
     let others = others.filter_map(|(_, (_, other))| other.map(|other| other.min_rtt));
     let shortest = others.min().unwrap_or(saved.first_rtt);
     // As late as its first packet may come, without one in twenty of those that come later.
-    let latest = saved.first_rtt.saturating_add(2 * saved.rtt_var);
+    let variation = saved.rtt_var.saturating_mul(2);
+    let latest = saved.first_rtt.saturating_add(variation);
     let lead = latest.saturating_sub(shortest) / 2;
     if lead > LONGEST_LEAD {
         return Duration::ZERO;
@@ -130,7 +131,10 @@ mod tests {
         fn look_up(&self, of: PathKey, now: Duration) -> Option<SavedPath> {
             let found = self.0.iter().find(|known| key(known.0) == of)?;
             let mut saved = SavedPath::new(ms(found.1), now);
-            saved.rtt_var = ms(found.2);
+            saved.rtt_var = match found.2 {
+                u64::MAX => Duration::MAX,
+                millis => ms(millis),
+            };
             (saved.carried, saved.beside) = (found.3, Some(key(found.4)));
             Some(saved)
         }
@@ -179,7 +183,8 @@ mod tests {
         same(&[(1, 16, 3, 401, 2), (2, 24, 2, 599, 1)], &[1, 2]);
         // It was worth so much beside a path that is not there.
         same(&[(2, 24, 2, 900, 3)], &[1, 2]);
-        // 60 ms are too long to wait for it.
+        // 60 ms are too long to wait for it, and what no clock can count.
+        same(&[(1, 20, 1, 100, 2), (2, 120, u64::MAX, 900, 1)], &[1, 2]);
         same(&[(1, 20, 1, 100, 2), (2, 120, 10, 900, 1)], &[1, 2]);
     }
 }
