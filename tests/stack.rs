@@ -3,6 +3,7 @@
 
 mod data_kinds;
 mod data_order;
+mod echo_example;
 #[path = "link_failures/main.rs"]
 mod link_failures;
 mod linucb_reference;
