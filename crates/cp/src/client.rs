@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::Error;
 use crate::name::Name;
 use crate::progress::{PathShare, Progress};
+use crate::select::Select;
 use crate::server::UNWELCOME;
 use crate::settings::{self, IDLE};
 use crate::wire::{self, Answer, Entry, LABEL, Listed, RefusalKind, Request, VERSION, Welcome};
@@ -67,7 +68,7 @@ pub enum Locals {
 }
 
 /// How files are copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyOptions {
     /// Whether files and folders get the permissions that they have on the other side: reading, writing and executing by owner, group
@@ -78,6 +79,10 @@ pub struct CopyOptions {
     pub links: bool,
     /// Whether a file is replaced that was changed later than the one that is copied. Default false.
     pub overwrite: bool,
+    /// Whether nothing is done, and [`Progress::plan`] tells what would be. Default false.
+    pub dry_run: bool,
+    /// What of a folder is copied. Default all.
+    pub select: Select,
 }
 
 impl Default for CopyOptions {
@@ -86,6 +91,8 @@ impl Default for CopyOptions {
             permissions: true,
             links: false,
             overwrite: false,
+            dry_run: false,
+            select: Select::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use cap_std::fs::Dir;
 use sha2::{Digest as _, Sha256};
@@ -13,6 +14,7 @@ use crate::content::{self, NotReceived, hash};
 use crate::error::Error;
 use crate::name::Name;
 use crate::part::{NoPart, Part};
+use crate::plan::{Planned, planned};
 use crate::progress::Progress;
 use crate::tree::{self, Hidden, blocking};
 use crate::wire::{Answer, Digest, Entry, Kind, Omission, Request};
@@ -42,6 +44,11 @@ impl Client {
             links: options.links,
         };
         self.list(name, what, progress, collect).await?;
+        options.select.keep(&mut entries, |entry| {
+            let rest = entry.name.as_str().strip_prefix(name.as_str());
+            let place = rest.unwrap_or_default().trim_start_matches('/');
+            (place.to_owned(), entry.kind == Kind::Folder)
+        });
         let first = entries.first();
         let first = first.ok_or_else(|| Error::Malformed("an empty listing".to_owned()))?;
         let is_folder = first.kind == Kind::Folder;
@@ -50,6 +57,11 @@ impl Client {
             return Err(Error::Malformed(why.to_owned()));
         }
         let (base, target) = place(name, local, is_folder)?;
+        if options.dry_run {
+            let plan = plan(&entries, name, &base, &target, options).await?;
+            progress.planned(plan);
+            return Ok(());
+        }
         let place = target.last().map(|_| base.join(target.path()));
         let dir = blocking({
             let base = base.clone();
@@ -66,7 +78,7 @@ impl Client {
         let to = Arc::new(To {
             dir,
             base,
-            options: *options,
+            options: options.clone(),
             top: target.clone(),
         });
         let mut files = Vec::new();
@@ -322,6 +334,28 @@ pub(crate) fn tell(error: Error, single: bool, progress: &Progress) -> Result<()
         }
         _ => Err(error),
     }
+}
+
+/// What would become of what the server has.
+async fn plan(
+    entries: &[Entry],
+    name: &Name,
+    base: &Path,
+    target: &Name,
+    options: &CopyOptions,
+) -> Result<Vec<Planned>, Error> {
+    let mut plan = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.kind != Kind::Folder) {
+        let there = base.join(below(&entry.name, name, target)?.path());
+        let there = tokio::fs::symlink_metadata(there).await.ok();
+        let there = there.map(|there| {
+            let changed = there.modified().ok();
+            let changed = changed.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
+            (there.len(), changed.map(|since| since.as_secs()))
+        });
+        plan.push(planned(entry, there, options.overwrite));
+    }
+    Ok(plan)
 }
 
 /// The folder of this machine, and the name below it, to which `name` goes.

@@ -119,7 +119,7 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
         } => {
             let way = connect.way()?;
             let (name, local) = session::names(&way, remote, local)?;
-            transfer::get(&connect, way, copy.options(), &name, &local, stop).await
+            transfer::get(&connect, way, copy.options()?, &name, &local, stop).await
         }
         Role::Put {
             connect,
@@ -128,7 +128,7 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
             remote,
         } => {
             let way = connect.way()?;
-            let options = copy.options();
+            let options = copy.options()?;
             transfer::put(&connect, way, options, &local, remote.as_deref(), stop).await
         }
         Role::Ls {

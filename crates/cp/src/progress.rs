@@ -11,6 +11,7 @@ use mpquic::Connection;
 use serde::Serialize;
 
 use crate::error::Exit;
+use crate::plan::Planned;
 use crate::wire::Omission;
 
 type Told = Box<dyn Fn(&Omission) + Send + Sync>;
@@ -30,6 +31,7 @@ pub struct Progress {
     total: AtomicU64,
     moved: AtomicU64,
     resumed: AtomicU64,
+    plan: Mutex<Vec<Planned>>,
 }
 
 impl fmt::Debug for Progress {
@@ -95,6 +97,21 @@ impl Progress {
         {
             told(omission);
         }
+    }
+
+    /// What a transfer would do that was asked to do nothing ([`CopyOptions::dry_run`](crate::CopyOptions::dry_run)), by name.
+    pub fn plan(&self) -> Vec<Planned> {
+        let mut plan = self
+            .plan
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        plan.sort_by(|one, other| one.name.cmp(&other.name));
+        plan
+    }
+
+    pub(crate) fn planned(&self, planned: Vec<Planned>) {
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = planned;
     }
 
     /// Bytes of all files that are known so far.

@@ -1,5 +1,6 @@
 //! From this machine to the server: a file, or a folder with all that is below it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,11 +8,12 @@ use cap_std::fs::Dir;
 use mpquic::{StreamHints, WriteError};
 use tokio::fs::File;
 
-use crate::client::{Client, CopyOptions, unexpected};
+use crate::client::{Client, CopyOptions, List, unexpected};
 use crate::content::{NotSent, Source};
 use crate::error::Error;
 use crate::get::{open_mode, tell};
 use crate::name::Name;
+use crate::plan::{There, by_name, planned};
 use crate::progress::Progress;
 use crate::tree::{self, Hidden, Walk, Want, blocking};
 use crate::wire::{self, Answer, Entry, Kind, Listed, Refusal, RefusalKind, Request};
@@ -78,11 +80,31 @@ impl Client {
         let from = Arc::new(Origin {
             dir,
             base: base.to_owned(),
-            options: *options,
+            options: options.clone(),
         });
         let mut files = Vec::new();
         let mut locked = Vec::new();
-        for mut entry in listed(walk, progress).await.map_err(here)? {
+        let mut found = listed(walk, progress).await.map_err(here)?;
+        if is_dir {
+            options.select.keep(&mut found, |entry| {
+                (entry.name.as_str().to_owned(), entry.kind == Kind::Folder)
+            });
+        }
+        if options.dry_run {
+            let there = self.there(&target, options).await?;
+            let files = found.iter().filter(|entry| entry.kind != Kind::Folder);
+            let plan = files.map(|entry| {
+                let place = match is_dir {
+                    true => target.join(entry.name.as_str()).ok(),
+                    false => Some(target.clone()),
+                };
+                let there = place.and_then(|place| there.get(place.as_str()).copied());
+                planned(entry, there, options.overwrite)
+            });
+            progress.planned(plan.collect());
+            return Ok(());
+        }
+        for mut entry in found {
             if !options.permissions {
                 entry.mode = None;
             }
@@ -133,6 +155,25 @@ impl Client {
             made.or_else(|error| tell(error, false, progress))?;
         }
         Ok(())
+    }
+
+    /// What the server has in the place of what would be put.
+    async fn there(
+        &self,
+        target: &Name,
+        options: &CopyOptions,
+    ) -> Result<HashMap<String, There>, Error> {
+        let mut entries = Vec::new();
+        let what = List {
+            deep: true,
+            links: options.links,
+        };
+        let collect = |entry| entries.push(entry);
+        match self.list(target, what, &Progress::new(), collect).await {
+            // Nothing, most often.
+            Ok(()) | Err(Error::Refused { .. }) => Ok(by_name(entries)),
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) async fn make_folder_with(

@@ -3,6 +3,8 @@
 
 #[cfg(unix)]
 mod change;
+#[cfg(unix)]
+mod choose;
 mod copy;
 #[cfg(target_os = "linux")]
 mod namespaces;

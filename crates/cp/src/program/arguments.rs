@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use mpquic_cp::{CopyOptions, Error};
+use mpquic_cp::{CopyOptions, Error, Select};
 use mpquic_peer::status::StatusServer;
 use mpquic_peer::{Fingerprint, Identity, Local, LogFormat, Rate, Right, Token, Transport, say};
 
@@ -296,15 +296,31 @@ pub(crate) struct Copy {
     /// Replace files that were changed later than those that are copied.
     #[arg(long, visible_alias = "force")]
     overwrite: bool,
+    /// Do nothing, and print what would be done with each file: new, replace, compare (the same size, so that contents decide) or keep
+    /// (what is there is newer).
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Of a folder, copy only what has this name, such as '*.jpg', or is at this place, such as 'photos/**/*.jpg'; several times for
+    /// several. A pattern about a folder is about all that is below it.
+    #[arg(long, value_name = "PATTERN")]
+    include: Vec<String>,
+    /// Of a folder, leave out what has this name or is at this place, whatever --include says; several times for several.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
 }
 
 impl Copy {
-    pub(crate) fn options(&self) -> CopyOptions {
+    /// # Errors
+    ///
+    /// If a pattern makes no sense.
+    pub(crate) fn options(&self) -> Result<CopyOptions, Error> {
         let mut options = CopyOptions::default();
         options.permissions = !self.no_perms;
         options.links = self.links;
         options.overwrite = self.overwrite;
-        options
+        options.dry_run = self.dry_run;
+        options.select = Select::new(&self.include, &self.exclude)?;
+        Ok(options)
     }
 }
 

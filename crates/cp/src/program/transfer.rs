@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use indicatif::HumanBytes;
-use mpquic_cp::{Client, CopyOptions, Error, Name, PathShare, Progress, Summary};
-use mpquic_peer::{Way, say};
+use mpquic_cp::{Action, Client, CopyOptions, Error, Name, PathShare, Planned, Progress, Summary};
+use mpquic_peer::{Escaped, Way, say};
 use serde_json::json;
 
 use crate::program::arguments::Connect;
@@ -24,9 +24,13 @@ pub(crate) async fn get(
     if connect.common.scheduler.is_some() || connect.common.congestion.is_some() {
         warn_of_sending();
     }
-    transfer(connect, way, stop, async |client, progress| {
-        client.get(name, local, &options, progress).await
-    })
+    transfer(
+        connect,
+        way,
+        stop,
+        options.dry_run,
+        async |client, progress| client.get(name, local, &options, progress).await,
+    )
     .await
 }
 
@@ -38,9 +42,13 @@ pub(crate) async fn put(
     remote: Option<&str>,
     stop: Stopping<'_>,
 ) -> Result<u8, Error> {
-    transfer(connect, way, stop, async |client, progress| {
-        client.put(local, remote, &options, progress).await
-    })
+    transfer(
+        connect,
+        way,
+        stop,
+        options.dry_run,
+        async |client, progress| client.put(local, remote, &options, progress).await,
+    )
     .await
 }
 
@@ -56,6 +64,7 @@ async fn transfer(
     connect: &Connect,
     way: Way,
     stop: Stopping<'_>,
+    is_dry: bool,
     work: impl AsyncFn(&Client, &Arc<Progress>) -> Result<(), Error>,
 ) -> Result<u8, Error> {
     let screen = if connect.json {
@@ -82,6 +91,27 @@ async fn transfer(
     screen.clear();
     match done {
         Ok(Ended::Stopped(stop)) => Ok(stop.exit_code()),
+        Ok(Ended::Done) if is_dry => {
+            for file in progress.plan() {
+                if connect.json {
+                    say!("{}", json!({ "plan": file }));
+                    continue;
+                }
+                let Planned { name, size, .. } = &file;
+                let action = match file.action {
+                    Action::New => "new",
+                    Action::Replace => "replace",
+                    Action::Compare => "compare",
+                    _ => "keep",
+                };
+                say!(
+                    "{action:<8}{:>12}  {}",
+                    HumanBytes(*size).to_string(),
+                    Escaped::new(name)
+                );
+            }
+            Ok(0)
+        }
         Ok(Ended::Done) => {
             tell(&progress.summary(begun.elapsed(), paths), connect.json);
             Ok(progress.incomplete().map_or(0, |exit| exit as u8))
