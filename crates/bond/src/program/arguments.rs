@@ -28,6 +28,9 @@ Examples:
     mpquic-bond serve --users users.toml --allow '*:443'
     mpquic-bond invite alice --users users.toml --address server.example --qr
     mpquic-bond connect mpbond1qyq...
+  For all packets of the machine, on Linux (the server: sysctl -w net.ipv4.ip_forward=1, and NAT):
+    mpquic-bond serve --token-file token --tun 10.66.0.0/24 --allow '*:*'
+    mpquic-bond connect server.example --token-file token --pin sha256:9f86d0... --tun --kill-switch
   With a file instead of flags, which is read again on SIGHUP:
     mpquic-bond check serve --config bond.toml
     mpquic-bond serve --config bond.toml

@@ -214,7 +214,7 @@ impl Near {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         if let Some(tunnel) = current {
-            tunnel.send(packet, &head);
+            tunnel.send(&packet, &head);
         }
     }
 }

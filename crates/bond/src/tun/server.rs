@@ -247,7 +247,7 @@ impl TunServer {
             };
             let user = client.user.as_ref();
             if user.is_none_or(|user| user.to().takes(packet.len())) {
-                tunnel.send(packet, &head);
+                tunnel.send(&packet, &head);
             }
         });
         error.await.into()

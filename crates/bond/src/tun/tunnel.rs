@@ -89,12 +89,14 @@ impl Tunnel {
     }
 
     /// Sends a packet to the other end, or drops it.
-    pub(crate) fn send(&self, packet: Bytes, head: &Head) {
+    pub(crate) fn send(&self, packet: &[u8], head: &Head) {
         if head.is_tcp {
             let flow = self.flows.hash_one((head.from, head.to, head.ports));
             let lane = &self.lanes[flow as usize % LANES];
-            // A full lane drops it, as a full queue does.
-            let _ = lane.queue.try_send(packet);
+            // A full lane drops it, as a full queue does. What waits does not hold the buffer that it was read into.
+            if let Ok(room) = lane.queue.try_reserve() {
+                room.send(Bytes::copy_from_slice(packet));
+            }
             return;
         }
         let number = self.number.fetch_add(1, Ordering::Relaxed);
@@ -116,7 +118,7 @@ impl Tunnel {
             } else {
                 options
             };
-            let sent = datagram(WHOLE, &packet);
+            let sent = datagram(WHOLE, packet);
             let _ = self.connection.send_datagram_with(sent, options);
         } else {
             let (first, second) = packet.split_at(packet.len().div_ceil(2));
