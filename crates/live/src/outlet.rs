@@ -136,7 +136,10 @@ impl Outlet {
                 .filter(|(path, _)| *path == id)
                 .map(|(_, len)| len)
                 .sum();
-            let room = stats.cwnd.saturating_sub(stats.in_flight);
+            // What streams have in the window makes way as it is acknowledged, and frames go before it: half of the window is theirs.
+            let free = stats.cwnd.saturating_sub(stats.in_flight);
+            let own = self.sender.in_flight(id);
+            let room = own.map_or(free, |own| free.max((stats.cwnd / 2).saturating_sub(own)));
             self.views.push(PathView {
                 id,
                 rtt: stats.rtt,

@@ -65,12 +65,34 @@ impl Sender {
         Duration::ZERO
     }
 
+    /// Bytes of datagrams that are on their way over a path, if it is told when they leave.
+    #[cfg(feature = "proto")]
+    pub(crate) fn in_flight(&self, id: super::PathId) -> Option<u64> {
+        let path = self.paths.iter().find(|path| path.view.id == id);
+        self.hears_sent.then(|| path.map_or(0, |path| path.flying))
+    }
+
     pub(super) fn longest_round_trip(&self) -> Duration {
         self.paths
             .iter()
             .map(|path| path.view.rtt)
             .max()
             .unwrap_or_default()
+    }
+
+    /// Where a packet goes for which the path with the earliest arrival has no room: to another, if it is there before that path is
+    /// likely to have some, half a round trip on. `None`: as the transport's scheduler says.
+    pub(super) fn spill(&self, now: Instant, deadline: Instant) -> Option<super::PathId> {
+        let len = self.config.max_datagram;
+        let first = self.best(now, |_| true)?;
+        let first = self.paths.iter().find(|path| path.view.id == first)?;
+        if !self.hears_sent || first.has_room(len) {
+            return None;
+        }
+        let by = first.arrival(now) + first.view.rtt / 2;
+        self.best(now, |path| {
+            path.has_room(len) && path.arrival(now) < by.min(deadline)
+        })
     }
 
     /// What the paths that are well can carry, in bytes per second; `None` if one of them does not say.

@@ -12,7 +12,7 @@ pub enum Cause {
     Source,
     /// The same again, since the first is overdue or lost.
     Copy,
-    /// The same on a path that has fallen silent.
+    /// The same on a path that has fallen silent, or whose window is too small for a frame as yet.
     Hedge,
     /// A combination of packets, ahead of loss.
     Repair,
@@ -98,6 +98,16 @@ pub(super) struct Due {
     pub(super) lost: bool,
 }
 
+/// What waits until it is known over which path a frame went: a repair packet, or a look at the windows of the others.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Held {
+    pub(super) flow: u32,
+    /// The last packet of the frame.
+    pub(super) last: u64,
+    pub(super) until: Instant,
+    pub(super) repairs: bool,
+}
+
 /// What is known of a datagram that was sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
@@ -109,6 +119,8 @@ pub(super) struct Sent {
     pub(super) settled: bool,
     /// The transport has it and has not sent it.
     pub(super) waits: bool,
+    /// Its bytes.
+    pub(super) len: u16,
 }
 
 /// Datagrams and their bytes.
@@ -137,7 +149,7 @@ pub struct SenderStats {
     pub source: Count,
     /// Parts that were sent again.
     pub copies: Count,
-    /// Parts that also went over a path that had fallen silent.
+    /// Parts that also went over a path that had fallen silent, or whose window was too small for a frame.
     pub hedge: Count,
     /// Repair packets.
     pub repair: Count,

@@ -132,6 +132,12 @@ impl Frame {
             .map_or(0, |(_, count)| *count)
     }
 
+    /// Whether all of its packets have left, as far as their paths are known.
+    pub(super) fn has_left(&self) -> bool {
+        let carried = self.carried.iter().flatten();
+        carried.map(|(_, count)| u32::from(*count)).sum::<u32>() >= self.parts
+    }
+
     fn carry(&mut self, path: PathId) {
         for place in &mut self.carried {
             match place {

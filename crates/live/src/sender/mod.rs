@@ -6,21 +6,23 @@ mod flow;
 mod habit;
 mod path;
 mod rates;
+mod repair;
 mod replay;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 pub use datagram::{Cause, Count, Fate, SenderStats, Transmit};
-use datagram::{Due, Item, Sent};
+use datagram::{Due, Held, Item, Sent};
 pub use flow::{Flow, FrameInfo, SendError};
 use flow::{MAX_COPIES, Outbound, Place};
 use path::{PROBE, Path, Standing};
 pub use path::{PathId, PathView};
 pub use rates::{Learned, NotLearned, RATES, Repair};
+use repair::WIDE;
 
-use crate::rlc::{DENSE, MAX_SYMBOL};
-use crate::wire::{Packet, REPAIR_EXCESS, write_repair_header};
+use crate::rlc::MAX_SYMBOL;
+use crate::wire::{Packet, REPAIR_EXCESS};
 
 /// How many datagrams are followed: of those before, fates are not heard any more.
 const FOLLOWED: usize = 8_192;
@@ -30,6 +32,13 @@ const WAITING: usize = 1_024;
 
 /// How many repair packets wait for room.
 const MAX_DUE: f64 = 4.0;
+
+/// For how long repair waits to hear over which path its frame went, so that it takes another. Ours: a transport that has room sends
+/// within its turn.
+const HOLD: Duration = Duration::from_millis(10);
+
+/// How many repair packets wait so.
+const HELD: usize = 1_024;
 
 /// For how long after the last frame silent paths are probed.
 const PROBED: Duration = Duration::from_secs(2);
@@ -91,6 +100,8 @@ pub struct Sender {
     queue: VecDeque<Item>,
     /// Copies that wait for room.
     waiting: VecDeque<Due>,
+    /// Repair packets that wait for their frame to leave.
+    held: VecDeque<Held>,
     /// Parts that the transport had not sent when it was last asked, with the time when it was given them.
     unsent: VecDeque<(u64, Instant)>,
     /// It is told when datagrams leave.
@@ -115,6 +126,7 @@ impl Sender {
             urgent: VecDeque::with_capacity(256),
             queue: VecDeque::with_capacity(1_024),
             waiting: VecDeque::with_capacity(WAITING),
+            held: VecDeque::with_capacity(HELD),
             unsent: VecDeque::with_capacity(1_024),
             hears_sent: false,
             last_frame: None,
@@ -197,11 +209,26 @@ impl Sender {
             to.due = due;
             self.stats.dropped += u64::from(parts);
         }
+        let last = first + u64::from(parts) - 1;
         while to.due >= 1.0 {
             to.due -= 1.0;
-            self.queue.push_back(Item::Repair {
+            if self.hears_sent && self.held.len() < HELD {
+                self.held.push_back(Held {
+                    flow,
+                    last,
+                    until: now + HOLD,
+                    repairs: true,
+                });
+            } else {
+                self.queue.push_back(Item::Repair { flow, last });
+            }
+        }
+        if self.hears_sent && !late && parts >= WIDE && self.held.len() < HELD {
+            self.held.push_back(Held {
                 flow,
-                last: first + u64::from(parts) - 1,
+                last,
+                until: now + HOLD,
+                repairs: false,
             });
         }
         self.stats.frames += 1;
@@ -220,9 +247,16 @@ impl Sender {
         let (part, flow) = (sent.part, sent.flow);
         let was_live = sent.live;
         let was_settled = sent.settled;
+        let len = u64::from(sent.len);
         sent.waits = false;
         if !matches!(fate, Fate::Sent { .. }) {
             (sent.live, sent.settled) = (false, true);
+        }
+        if let Fate::Acknowledged { path, .. } | Fate::Lost { path, .. } = fate
+            && !was_settled
+            && let Some(path) = self.paths.iter_mut().find(|open| open.view.id == path)
+        {
+            path.flying = path.flying.saturating_sub(len);
         }
         let to = flow.and_then(|flow| self.flows.get_mut(flow as usize));
         match fate {
@@ -230,6 +264,7 @@ impl Sender {
                 self.hears_sent = true;
                 if let Some(path) = self.paths.iter_mut().find(|path| path.view.id == id) {
                     path.sent(tag, at, part.is_some());
+                    path.flying += len;
                 }
                 if let (Some(to), Some((_, symbol))) = (to, part) {
                     to.went_over(symbol, id);
@@ -299,6 +334,7 @@ impl Sender {
                         live: false,
                         settled: false,
                         waits: true,
+                        len: 0,
                     };
                     Some(self.transmit(
                         now,
@@ -340,7 +376,8 @@ impl Sender {
                 probe.filter(|_| probing),
             ]
         });
-        judged.chain(paths.flatten()).min()
+        let held = self.held.front().map(|held| held.until);
+        judged.chain(paths.flatten()).chain(held).min()
     }
 
     /// What it has done.
@@ -403,6 +440,7 @@ impl Sender {
             }
             self.waiting.pop_front();
         }
+        self.release(now);
         let round_trip = self.longest_round_trip();
         let way = self.shortest_way();
         for flow in &mut self.flows {
@@ -533,21 +571,21 @@ impl Sender {
             .paths
             .iter()
             .any(|path| path.standing(now) != Standing::Well);
+        let deadline = self.flows[flow as usize].packet(symbol)?.deadline;
         let path = if silent {
             self.best(now, |_| true)
         } else {
-            None
+            self.spill(now, deadline)
         };
         let to = &mut self.flows[flow as usize];
         let packet = to.packet(symbol)?;
-        let deadline = packet.deadline;
         if now + way > deadline {
             packet.dropped = true;
             self.stats.dropped += 1;
             return None;
         }
         to.left(symbol, now);
-        if path.is_some() {
+        if silent && path.is_some() {
             let suspect = self
                 .paths
                 .iter()
@@ -578,6 +616,7 @@ impl Sender {
             live: true,
             settled: false,
             waits: true,
+            len: 0,
         };
         Some(self.transmit(
             now,
@@ -627,70 +666,9 @@ impl Sender {
             live: true,
             settled: false,
             waits: true,
+            len: 0,
         };
         Some(self.transmit(now, Some(path), deadline - way, cause, kind, datagram.len()))
-    }
-
-    fn repair(
-        &mut self,
-        now: Instant,
-        flow: u32,
-        last: u64,
-        datagram: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        let way = self.shortest_way();
-        let len = self.config.max_datagram;
-        let (first, count, deadline) = self.flows[flow as usize].window(now + way)?;
-        let frame = self.flows[flow as usize].frame_of(last).copied();
-        let carried = |path: &Path| {
-            frame
-                .as_ref()
-                .map_or(0, |frame| frame.carried(path.view.id))
-        };
-        let fewest = self
-            .paths
-            .iter()
-            .filter(|path| path.standing(now) == Standing::Well && path.has_room(len))
-            .map(carried)
-            .min()
-            .unwrap_or(0);
-        let path = self
-            .best(now, |path| path.has_room(len) && carried(path) == fewest)
-            .or_else(|| self.best(now, |path| path.has_room(len)));
-        let to = &mut self.flows[flow as usize];
-        let Some(path) = path else {
-            self.stats.repairs_skipped += 1;
-            to.due = (to.due + 1.0).min(MAX_DUE);
-            return None;
-        };
-        to.repair_key = to.repair_key.wrapping_add(1);
-        write_repair_header(
-            datagram,
-            flow,
-            to.repair_key,
-            DENSE,
-            count as u16,
-            first as u32,
-        );
-        to.encoder
-            .encode(first, count, to.repair_key, DENSE, datagram);
-        to.extra_meter.add(now, datagram.len());
-        self.stats.repair.add(datagram.len());
-        let kind = Sent {
-            part: None,
-            flow: Some(flow),
-            live: false,
-            settled: false,
-            waits: true,
-        };
-        Some(self.transmit(
-            now,
-            Some(path),
-            deadline - way,
-            Cause::Repair,
-            kind,
-            datagram.len(),
-        ))
     }
 
     fn transmit(
@@ -702,8 +680,12 @@ impl Sender {
         kind: Sent,
         len: usize,
     ) -> Transmit {
-        if let Some(path) = path
-            && let Some(path) = self.paths.iter_mut().find(|open| open.view.id == path)
+        // What the transport's scheduler places goes there, most likely.
+        let likely = path.or_else(|| self.best(now, |_| true));
+        if let Some(path) = self
+            .paths
+            .iter_mut()
+            .find(|open| Some(open.view.id) == likely)
         {
             path.given += len as u64;
         }
@@ -714,7 +696,10 @@ impl Sender {
         if self.unsent.len() == FOLLOWED {
             self.unsent.pop_front();
         }
-        self.sent.push_back(kind);
+        self.sent.push_back(Sent {
+            len: u16::try_from(len).unwrap_or(u16::MAX),
+            ..kind
+        });
         let tag = self.first_tag + self.sent.len() as u64 - 1;
         if cause == Cause::Source {
             self.unsent.push_back((tag, now));

@@ -67,6 +67,11 @@ pub(super) struct Path {
     pub(super) next_probe: Option<Instant>,
     /// Bytes handed to it since the view was given.
     pub(super) given: u64,
+    /// Bytes of datagrams that left on it and of whose fate nothing is known.
+    pub(super) flying: u64,
+    /// How often a frame went over it so that its window grows, and when last.
+    pub(super) widened: u8,
+    pub(super) widened_at: Option<Instant>,
 }
 
 impl Path {
@@ -80,6 +85,9 @@ impl Path {
             watched: VecDeque::new(),
             next_probe: None,
             given: 0,
+            flying: 0,
+            widened: 0,
+            widened_at: None,
         }
     }
 
