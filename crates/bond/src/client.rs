@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::error::{Error, StreamFailure};
 use crate::journal::Journal;
 use crate::links::Links;
+use crate::live::Lane;
 use crate::proxy;
 use crate::report::Report;
 use crate::server::UNWELCOME;
@@ -66,6 +67,9 @@ pub struct ClientSettings {
     pub passwords: Option<Arc<Passwords>>,
     /// Scheduler and congestion controller.
     pub transport: Transport,
+    /// For how long a UDP datagram is of use, if UDP is to go as frames in time: see [`LIVE_DEADLINE`](crate::LIVE_DEADLINE). The server must be
+    /// set to it, too.
+    pub live: Option<Duration>,
 }
 
 /// A server that is taken if those before it cannot be reached.
@@ -94,6 +98,7 @@ pub(crate) struct Uplink {
     connection: Connection,
     since: Instant,
     pub(crate) flows: Arc<Flows>,
+    pub(crate) lane: Arc<Lane>,
 }
 
 /// A proxy's near end.
@@ -225,6 +230,9 @@ impl Client {
             if has_others {
                 settings::fail_over(&mut transport);
             }
+            if settings.live.is_some() {
+                mpquic_live::tune(&mut transport);
+            }
             config.transport(Arc::new(transport));
             ways.push(Way { far, config });
         }
@@ -336,6 +344,7 @@ impl Client {
             connection,
             since: Instant::now(),
             flows: Arc::default(),
+            lane: Arc::new(Lane::new(self.settings.live)),
         })
     }
 
@@ -432,12 +441,13 @@ impl Client {
                 pause = SHORTEST_PAUSE;
                 self.take_out_again(&uplink);
                 self.choose_scheduler_again();
+                self.ask_for_live(&uplink);
                 let governing = async {
                     self.links.govern(self, uplink.clone()).await;
                     std::future::pending().await
                 };
                 let ended = tokio::select! {
-                    ended = uplink.flows.dispatch(&uplink.connection) => ended,
+                    ended = uplink.flows.dispatch(&uplink.connection, &uplink.lane) => ended,
                     never = governing => never,
                 };
                 self.links.keep(&self.journal);
@@ -558,6 +568,14 @@ impl Client {
             tokio::spawn(asking);
         }
         Ok(())
+    }
+
+    /// Frames in time, if this side is set to them.
+    fn ask_for_live(&self, uplink: &Uplink) {
+        if uplink.lane.is_wanted() {
+            let asking = uplink.clone().ask_for_live(Arc::clone(&self.journal));
+            tokio::spawn(asking);
+        }
     }
 
     /// The scheduler that was chosen by hand holds for a new connection, too.
@@ -707,6 +725,13 @@ impl Uplink {
         let asked = self.open(&Request::Scheduler(name.clone())).await;
         if let Err(NotOpened::Refused(refusal)) = asked {
             journal.line(format_args!("scheduler {name}: {refusal}"));
+        }
+    }
+
+    async fn ask_for_live(self, journal: Arc<Journal>) {
+        match self.open(&Request::Live).await {
+            Ok(_) => drop(self.lane.begin(&self.connection)),
+            Err(_) => journal.line(format_args!("the server has no --live: UDP goes as it is")),
         }
     }
 

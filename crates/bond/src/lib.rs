@@ -25,6 +25,7 @@ mod forward;
 mod interfaces;
 mod journal;
 mod links;
+mod live;
 mod names;
 mod proxy;
 mod race;
@@ -44,6 +45,7 @@ pub use allow::{AllowList, Rule};
 pub use client::{Client, ClientSettings, Far};
 pub use error::Error;
 pub use forward::Forward;
+pub use live::DEADLINE as LIVE_DEADLINE;
 pub use mpquic_peer::{
     ClientTls, Fingerprint, Identity, LinkRule, Local, Token, Transport, Trust, Users,
 };

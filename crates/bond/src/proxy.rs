@@ -15,6 +15,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use crate::client::{Client, NotOpened, Uplink};
+use crate::live::Load;
 use crate::splice::splice;
 use crate::wire::{Datagram, Refusal, Request, Target, flow};
 
@@ -183,6 +184,7 @@ async fn associate(
         let mut buffer = vec![0; LARGEST];
         // Where the program's datagrams come from; the answers go there.
         let mut from = None;
+        let mut load = Load::default();
         let passing = async {
             loop {
                 tokio::select! {
@@ -200,8 +202,7 @@ async fn associate(
                             target: target.into(),
                             payload: Bytes::copy_from_slice(payload),
                         };
-                        // One that is too large for the paths is lost.
-                        let _ = uplink.connection().send_datagram(datagram.encode());
+                        uplink.lane.send(uplink.connection(), &mut load, &datagram);
                     }
                     datagram = incoming.recv() => {
                         let Some(datagram) = datagram else { return };

@@ -23,6 +23,7 @@ use crate::client::InUse;
 use crate::error::{Error, StreamFailure};
 use crate::journal::PeerLog;
 use crate::links;
+use crate::live::Lane;
 use crate::names::{self, Answers, Names};
 use crate::race::{Connected, race};
 use crate::settings;
@@ -52,6 +53,8 @@ pub struct ServerSettings {
     pub idle: Duration,
     /// Scheduler and congestion controller.
     pub transport: Transport,
+    /// For how long a UDP datagram is of use, if UDP goes as frames in time for clients that ask for it.
+    pub live: Option<Duration>,
 }
 
 /// A proxy's far end.
@@ -165,7 +168,10 @@ impl Server {
         settings: ServerSettings,
     ) -> Result<Self, Error> {
         let mut config = ServerConfig::new(Arc::new(tls)).map_err(settings::tls)?;
-        let transport = settings::server_transport(&settings.transport, settings.idle)?;
+        let mut transport = settings::server_transport(&settings.transport, settings.idle)?;
+        if settings.live.is_some() {
+            mpquic_live::tune(&mut transport);
+        }
         config
             .transport(Arc::new(transport))
             .max_connections(settings::CLIENTS)
@@ -216,7 +222,9 @@ impl Server {
     /// idle TCP connections for what is asked for from now on. The transport and the file of users stay those of the start; what is in
     /// that file is followed anyway.
     pub fn reload(&self, mut settings: ServerSettings) {
-        settings.users = self.shared.settings().users.clone();
+        let before = self.shared.settings();
+        settings.users = before.users.clone();
+        settings.live = before.live;
         let mut current = self
             .shared
             .settings
@@ -280,6 +288,7 @@ pub(crate) struct Served {
     lookups: Semaphore,
     /// Who it is, if it came by name.
     pub(crate) user: Option<Admitted>,
+    pub(crate) lane: Lane,
     in_use: Arc<InUse>,
     /// Its tunnel, while it has one.
     #[cfg(target_os = "linux")]
@@ -308,6 +317,7 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
             None => PeerLog::new(remote),
         },
         user,
+        lane: Lane::new(shared.settings().live),
         in_use: Arc::default(),
         share: Share::of(&shared.budget),
         lookups: Semaphore::new(LOOKUPS),
@@ -399,6 +409,12 @@ impl Served {
             Request::Udp => {
                 let _counted = self.in_use.udp();
                 flows.serve(send, recv).await;
+            }
+            Request::Live => {
+                let answer = self.lane.begin(&self.connection);
+                let status = Refusal::encode(answer.then_some(()).ok_or(Refusal::Failed));
+                // A client that is gone needs no answer.
+                let _ = send.write_all(&[status]).await;
             }
             Request::Scheduler(name) => {
                 let factory = mpquic_peer::schedulers().factory(&name, &Default::default());

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant};
 
 use crate::caps::Sockets;
+use crate::live::{Lane, Load};
 use crate::server::Served;
 use crate::wire::{Datagram, Refusal, TUNNEL, Target, flow};
 
@@ -74,9 +75,10 @@ impl Flows {
     }
 
     /// Hands out what comes, until the connection ends. What belongs to no flow, or comes faster than it is taken, is dropped.
-    pub(crate) async fn dispatch(&self, connection: &Connection) -> ConnectionError {
+    pub(crate) async fn dispatch(&self, connection: &Connection, lane: &Lane) -> ConnectionError {
+        let mut incoming = lane.incoming();
         loop {
-            let bytes = match connection.read_datagram().await {
+            let bytes = match incoming.next(connection).await {
                 Ok(bytes) => bytes,
                 Err(error) => return error,
             };
@@ -118,7 +120,10 @@ impl ServerFlows {
     }
 
     pub(crate) async fn dispatch(&self) -> ConnectionError {
-        self.flows.dispatch(&self.client.connection).await
+        let Served {
+            connection, lane, ..
+        } = &*self.client;
+        self.flows.dispatch(connection, lane).await
     }
 
     /// Serves a flow until its stream ends.
@@ -152,6 +157,7 @@ impl ServerFlows {
         let mut sockets = FlowSockets::default();
         let mut targets = Targets::default();
         let mut lookups = JoinSet::new();
+        let mut load = Load::default();
         loop {
             tokio::select! {
                 datagram = outgoing.recv() => {
@@ -190,8 +196,8 @@ impl ServerFlows {
                         }
                     }
                 }
-                () = readable(sockets.v4.as_ref()) => self.receive(number, sockets.v4.as_ref()),
-                () = readable(sockets.v6.as_ref()) => self.receive(number, sockets.v6.as_ref()),
+                () = readable(sockets.v4.as_ref()) => self.receive(number, sockets.v4.as_ref(), &mut load),
+                () = readable(sockets.v6.as_ref()) => self.receive(number, sockets.v6.as_ref(), &mut load),
             }
         }
     }
@@ -210,7 +216,7 @@ impl ServerFlows {
     }
 
     /// Sends back what a socket has.
-    fn receive(&self, number: u32, socket: Option<&UdpSocket>) {
+    fn receive(&self, number: u32, socket: Option<&UdpSocket>, load: &mut Load) {
         let Some(socket) = socket else { return };
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.resize(LARGEST, 0);
@@ -226,8 +232,10 @@ impl ServerFlows {
                 target: Target::Address(from),
                 payload: Bytes::copy_from_slice(&buffer[..len]),
             };
-            // One that is too large for the paths is lost.
-            let _ = self.client.connection.send_datagram(datagram.encode());
+            let Served {
+                connection, lane, ..
+            } = &*self.client;
+            lane.send(connection, load, &datagram);
         }
     }
 }

@@ -8,8 +8,10 @@
 //! shares of paths:                       kind (1)  count (1)  each: path (4)  share (4)       answer: status (1)
 //! request for a tunnel:                  kind (1)  cookie (16)        answer: status (1)  lease: see `tun`
 //! lane of the tunnel:                    kind (1)  number (1)         answer: status (1), then the packets of both sides
+//! request for frames in time:            kind (1)                     answer: status (1)
 //! address:                               type (1)  host  port (2)     host: 4 bytes, 16 bytes, or a length (1) and a name
-//! datagram:                              flow (4)  address  payload   flow: the stream that asked for it
+//! datagram:                              flow (4)  address  payload   flow: the stream that asked for it, less than 2^28;
+//!                                        or one of `mpquic-live`, whose frames are such datagrams
 //! ```
 
 use std::fmt;
@@ -41,6 +43,7 @@ const LIMIT: u8 = 4;
 const SHARES: u8 = 5;
 const TUN: u8 = 6;
 const LANE: u8 = 7;
+const LIVE: u8 = 8;
 const NAME: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
@@ -144,6 +147,8 @@ pub(crate) enum Request {
     Tun([u8; 16]),
     /// A stream for packets of TCP in the tunnel of this connection.
     Lane(u8),
+    /// UDP may go by `mpquic-live`, in both directions, from now on.
+    Live,
 }
 
 impl Request {
@@ -155,6 +160,7 @@ impl Request {
                 target.encode(&mut out);
             }
             Self::Udp => out.put_u8(UDP),
+            Self::Live => out.put_u8(LIVE),
             Self::Scheduler(name) => {
                 // No scheduler has a longer name; a cut one is unknown.
                 let name = &name.as_bytes()[..name.len().min(255)];
@@ -194,6 +200,7 @@ impl Request {
         match read_byte(stream).await? {
             TCP => {}
             UDP => return Ok(Self::Udp),
+            LIVE => return Ok(Self::Live),
             SCHEDULER => {
                 let mut name = vec![0; read_byte(stream).await?.into()];
                 stream.read_exact(&mut name).await?;
@@ -295,10 +302,10 @@ impl Refusal {
     }
 }
 
-/// The number of the datagrams that belong to a stream.
+/// The number of the datagrams that belong to a stream: 28 bits, so that what begins with more is of another kind.
 pub(crate) fn flow(id: StreamId) -> u32 {
     // A connection does not live to see it wrap.
-    (id.index() & u64::from(u32::MAX)) as u32
+    (id.index() & 0x0fff_ffff) as u32
 }
 
 /// A UDP datagram of a flow: on its way out with the address to send it to, on its way back with where it came from.

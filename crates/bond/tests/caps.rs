@@ -12,7 +12,7 @@ use mpquic_bond::{Trust, client_tls};
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A connection to a server that has not greeted.
-async fn stranger(far: &crate::common::Far) -> (Endpoint, Connection) {
+pub(crate) async fn stranger(far: &crate::common::Far) -> (Endpoint, Connection) {
     let tls = client_tls(&Trust::Fingerprint(far.fingerprint), None).unwrap();
     let config = ClientConfig::new(Arc::new(tls.config)).unwrap();
     let endpoint = Endpoint::client(&[(FIRST, 0).into()]).unwrap();

@@ -4,11 +4,12 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::common::{
-    FIRST, Far, Near, SECOND, client_settings, echo, far, near, pattern, run, socks, target, token,
+    FIRST, Far, Near, SECOND, client_settings, echo, echoes_udp, far, near, pattern, run, socks,
+    target, token,
 };
 use mpquic_bond::{Error, Fingerprint};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 const LOCAL: &[&str] = &["127.0.0.0/8:*"];
@@ -209,33 +210,7 @@ fn an_idle_connection_is_given_up() {
 fn udp_goes_there_and_back() {
     run(async {
         let (_far, near) = pair(LOCAL, HOUR).await;
-        let server = UdpSocket::bind((FIRST, 0)).await.unwrap();
-        let address = server.local_addr().unwrap();
-        tokio::spawn(async move {
-            let mut buffer = [0; 2000];
-            while let Ok((len, from)) = server.recv_from(&mut buffer).await {
-                buffer[..len].reverse();
-                server.send_to(&buffer[..len], from).await.unwrap();
-            }
-        });
-        let (code, relay, control) = socks(near.proxy, 3, (FIRST, 0).into()).await;
-        assert_eq!(code, 0);
-        let program = UdpSocket::bind((FIRST, 0)).await.unwrap();
-        let mut head = vec![0, 0, 0, 1, 127, 0, 0, 1];
-        head.extend_from_slice(&address.port().to_be_bytes());
-        for payload in [&b"abc"[..], b"defgh"] {
-            let datagram = [&head, payload].concat();
-            program.send_to(&datagram, relay).await.unwrap();
-            let mut buffer = [0; 2000];
-            let (len, from) = program.recv_from(&mut buffer).await.unwrap();
-            assert_eq!(from, relay);
-            assert_eq!(buffer[..10], head);
-            let mut back = buffer[10..len].to_vec();
-            back.reverse();
-            assert_eq!(back, payload);
-        }
-        // The end of the control connection is the end of the association.
-        drop(control);
+        echoes_udp(&near, &[b"abc", b"defgh"]).await;
         near.stop().await;
     });
 }

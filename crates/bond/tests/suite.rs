@@ -8,6 +8,7 @@ mod forward;
 #[cfg(unix)]
 mod governed;
 mod links;
+mod live;
 #[cfg(unix)]
 mod program;
 mod proxy;

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use ipnet::IpNet;
-use mpquic_bond::{Error, Fingerprint, Forward, Identity, Local, Rule, Token, Transport};
+use mpquic_bond::{
+    Error, Fingerprint, Forward, Identity, LIVE_DEADLINE, Local, Rule, Token, Transport,
+};
 use mpquic_peer::status::StatusServer;
 use mpquic_peer::{KeyLog, LinkRule, LogFormat, Rate, say};
 
@@ -117,6 +119,13 @@ pub(crate) struct Common {
     /// The congestion controller for what this side sends.
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
+    /// Send UDP so that it is in time, as calls and games want it: copies on the other link of what is overdue, both links when one falls
+    /// silent, repair ahead of loss where it pays. Both ends need it. What is too late is dropped.
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// With --live: for how many milliseconds a datagram is of use.
+    #[arg(long, value_name = "MS", default_value_t = LIVE_DEADLINE.as_millis() as u64, value_parser = clap::value_parser!(u64).range(10..=10_000))]
+    pub(crate) live_deadline: u64,
 }
 
 impl Common {
@@ -154,6 +163,11 @@ impl Common {
 
     pub(crate) const fn idle(&self) -> Duration {
         Duration::from_secs(self.idle)
+    }
+
+    /// For how long UDP datagrams are of use, if that is asked for.
+    pub(crate) fn live(&self) -> Option<Duration> {
+        self.live.then(|| Duration::from_millis(self.live_deadline))
     }
 
     pub(crate) fn transport(&self) -> Transport {

@@ -122,6 +122,7 @@ pub(crate) async fn connect(arguments: Connect) -> Result<ExitCode, Error> {
         idle: common.idle(),
         passwords: arguments.passwords()?,
         transport: common.transport(),
+        live: common.live(),
     };
     // A port that is taken is told before anything is tried.
     let listener = TcpListener::bind(arguments.proxy).await;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
+use std::time::Duration;
 
 use mpquic_bond::{AllowList, Error, Identity, Server, ServerSettings, server_tls};
 use mpquic_peer::service;
@@ -12,7 +13,12 @@ use crate::program::arguments::{Arguments, Role, Serve};
 use crate::program::{NAME, heard, tun};
 
 /// What is read at the start only.
-type Fixed = (Vec<SocketAddr>, [Option<PathBuf>; 6], [Option<String>; 2]);
+type Fixed = (
+    Vec<SocketAddr>,
+    [Option<PathBuf>; 6],
+    [Option<String>; 2],
+    Option<Duration>,
+);
 
 impl Serve {
     fn settings(&self) -> Result<ServerSettings, Error> {
@@ -28,6 +34,7 @@ impl Serve {
             allow: AllowList::new(self.allow.clone()),
             idle: common.idle(),
             transport: common.transport(),
+            live: common.live(),
         })
     }
 
@@ -46,6 +53,7 @@ impl Serve {
             self.listen.clone(),
             files.map(Clone::clone),
             names.map(Clone::clone),
+            common.live(),
         )
     }
 

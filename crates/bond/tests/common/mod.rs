@@ -18,8 +18,9 @@ use mpquic_bond::{
 };
 pub(crate) use mpquic_test_support::runtime::run;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 pub(crate) const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 pub(crate) const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -38,6 +39,11 @@ pub(crate) struct Far {
 }
 
 pub(crate) fn far(allow: &[&str], idle: Duration) -> Far {
+    far_with(allow, idle, None)
+}
+
+/// A server whose UDP is of use for so long, for clients that want it so.
+pub(crate) fn far_with(allow: &[&str], idle: Duration, live: Option<Duration>) -> Far {
     let folder = tempfile::tempdir().unwrap();
     let identity = Identity::kept_in(folder.path(), "mpquic-bond").unwrap();
     let fingerprint = identity.fingerprint().unwrap();
@@ -48,6 +54,7 @@ pub(crate) fn far(allow: &[&str], idle: Duration) -> Far {
         allow: AllowList::new(rules),
         idle,
         transport: Transport::default(),
+        live,
     };
     let tls = server_tls(identity, None).unwrap();
     let server = Server::bind(tls, &[(FIRST, 0).into()], settings).unwrap();
@@ -91,6 +98,7 @@ pub(crate) fn client_settings(server: SocketAddr, locals: &[IpAddr]) -> ClientSe
         idle: Duration::from_secs(60),
         passwords: None,
         transport: Transport::default(),
+        live: None,
     }
 }
 
@@ -157,6 +165,49 @@ where
 }
 
 /// Sends back what it gets, and its end.
+/// A UDP socket that sends back what comes, last byte first; gives its address.
+pub(crate) async fn udp_echo() -> SocketAddr {
+    let server = UdpSocket::bind((FIRST, 0)).await.unwrap();
+    let address = server.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut buffer = [0; 9000];
+        while let Ok((len, from)) = server.recv_from(&mut buffer).await {
+            buffer[..len].reverse();
+            server.send_to(&buffer[..len], from).await.unwrap();
+        }
+    });
+    address
+}
+
+/// Sends datagrams through the local port to an [echo](udp_echo). What does not come back at once is sent again, as programs do.
+pub(crate) async fn echoes_udp(near: &Near, payloads: &[&[u8]]) {
+    let address = udp_echo().await;
+    let (code, relay, control) = socks(near.proxy, 3, (FIRST, 0).into()).await;
+    assert_eq!(code, 0);
+    let program = UdpSocket::bind((FIRST, 0)).await.unwrap();
+    let mut head = vec![0, 0, 0, 1, 127, 0, 0, 1];
+    head.extend_from_slice(&address.port().to_be_bytes());
+    for payload in payloads {
+        let datagram = [&head, *payload].concat();
+        loop {
+            program.send_to(&datagram, relay).await.unwrap();
+            let mut buffer = [0; 9000];
+            let back = timeout(Duration::from_millis(500), program.recv_from(&mut buffer));
+            let Ok(received) = back.await else { continue };
+            let (len, from) = received.unwrap();
+            assert_eq!(from, relay);
+            assert_eq!(buffer[..10], head);
+            let mut back = buffer[10..len].to_vec();
+            back.reverse();
+            if back == *payload {
+                break;
+            }
+        }
+    }
+    // The end of the control connection is the end of the association.
+    drop(control);
+}
+
 pub(crate) async fn echo(mut socket: TcpStream) {
     let (mut reader, mut writer) = socket.split();
     tokio::io::copy(&mut reader, &mut writer).await.unwrap();
