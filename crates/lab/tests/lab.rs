@@ -834,6 +834,8 @@ fn the_small_arena_has_each_kind_and_all_schedulers_come_through() {
     ]
     .map(|kind| format!("prior {kind}"))
     .to_vec();
+    // Two networks with a camera, in both orders.
+    kinds.push("live".to_owned());
     kinds.extend(
         [
             "download", "falls", "again", "upload", "comes", "models", "returns", "goes", "both",
@@ -848,7 +850,8 @@ fn the_small_arena_has_each_kind_and_all_schedulers_come_through() {
         assert_eq!(by_kind.len(), kinds.len());
         for kind in &kinds {
             let on = &by_kind[kind];
-            assert_eq!(on["scenarios"], 2, "{kind}: {on}");
+            let scenarios = if kind == "live" { 4 } else { 2 };
+            assert_eq!(on["scenarios"], scenarios, "{kind}: {on}");
             assert!(on["never_slower"].as_f64().is_some(), "{kind}: {on}");
             assert!(on["twice"].as_f64().unwrap() >= 0.0, "{kind}: {on}");
         }
@@ -995,8 +998,8 @@ fn every_experiment_file_of_the_project_loads() {
         ("ours/held_out_gaps", 30),
         ("mobile/two_paths", 6),
         ("mqvpn/profiles", 32),
-        ("arena/small", 82),
-        ("arena/full", 626),
+        ("arena/small", 86),
+        ("arena/full", 644),
     ] {
         let name = format!("/{file}.toml");
         let line = out.lines().find(|line| line.contains(&name));

@@ -41,14 +41,14 @@ pub(super) struct Scenario {
 
 /// What a run costs: less is better, and a cost of 1.02 is a regret of 2 % to one of 1.
 ///
-/// For times, the cost is the time; for rates, its inverse. For messages with deadlines it is 1 and the
-/// share of messages that came too late, so that a message of a hundred is 1 %: a ratio of small shares
+/// For times, the cost is the time; for rates, its inverse. For messages and frames with deadlines it is 1 and the
+/// share of them that came too late, so that a message of a hundred is 1 %: a ratio of small shares
 /// would let two lost messages decide. For requests it is the mean latency: the median does not see
 /// what a scheduler does to one request of ten.
 pub(super) fn cost(kind: &str, workload: &WorkloadInfo, record: &Record) -> Option<f64> {
     let measured = record.measured()?;
     let cost = match kind {
-        "messages" => 2.0 - measured.value / 100.0,
+        "messages" | "live" => 2.0 - measured.value / 100.0,
         "requests" => *measured.values.get("latency_mean")?,
         _ => {
             let primary = workload

@@ -232,6 +232,24 @@ impl Live {
         mpquic_live::tune(transport);
     }
 
+    /// Of the frames of each second since the start, the share that was not in time, in %.
+    fn late_by_second(&self, in_time: impl Iterator<Item = u64>) -> Vec<f64> {
+        let second = |number: u64| (number as f64 * self.interval().as_secs_f64()) as usize;
+        let mut counts = vec![(0_u32, 0_u32); second(self.count() - 1) + 1];
+        for number in 0..self.count() {
+            counts[second(number)].0 += 1;
+        }
+        for number in in_time {
+            counts[second(number)].1 += 1;
+        }
+        let late = |(all, in_time)| 100.0 * (1.0 - f64::from(in_time) / f64::from(all));
+        counts
+            .into_iter()
+            .filter(|(all, _)| *all > 0)
+            .map(late)
+            .collect()
+    }
+
     fn repair(&self) -> Repair {
         match self.protection {
             Protection::Learned => Repair::Learned,
@@ -330,6 +348,13 @@ impl Kind for Live {
         result.set("delay_p50", quantile(&delays, 0.5));
         result.set("delay_p99", quantile(&delays, 0.99));
         result.series.insert("delay", delays);
+        let numbers = frames
+            .iter()
+            .filter(|(_, delay)| *delay <= self.deadline())
+            .map(|(number, _)| *number);
+        result
+            .series
+            .insert("late_by_second", self.late_by_second(numbers));
         Ok(result)
     }
 
