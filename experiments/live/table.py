@@ -13,7 +13,6 @@ from pathlib import Path
 
 NAMES = {
     "": "**learned**",
-    "price=10%": "**learned, price 0.1**",
     "retransmit": "retransmission",
     "fixed": "copies and hedge",
     "rule": "the same + a rule",
@@ -32,6 +31,8 @@ def name_of(workload, scheduler):
         return kind, {"xlink": "streams, XLINK", "arrival": "streams, arrival", "minrtt": "streams, minRTT"}[scheduler]
     if rest.startswith("fixed:repair="):
         return kind, "the same + " + rest.removeprefix("fixed:repair=") + " of repair"
+    if rest.startswith("price="):
+        return kind, f"**learned, price {float(rest.removeprefix('price=').removesuffix('%')) / 100:g}**"
     return kind, NAMES[rest]
 
 
