@@ -7,6 +7,8 @@ mod change;
 mod choose;
 mod copy;
 #[cfg(target_os = "linux")]
+mod disk;
+#[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]
 mod outside;
