@@ -9,12 +9,18 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use crate::{Endpoint, EndpointBuilder};
 use choice::Link;
 pub use choice::{LinkPolicy, Metered};
 #[cfg(feature = "interfaces")]
 pub use system::SystemInterfaces;
+
+/// A link on which no socket could be bound is tried again after so long, and after twice as long each time, up to the longest: its
+/// address may not be ready yet (RFC 4862 section 5.4), or there may be too many open files.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(30);
 
 /// A network interface that is up, and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +118,10 @@ pub struct LinkManager<W> {
     policy: LinkPolicy,
     bound: Vec<Bound>,
     early: Vec<LinkEvent>,
+    /// What the watcher told last.
+    interfaces: Vec<Interface>,
+    /// A link has no socket: when it is tried again.
+    retry: Option<Duration>,
 }
 
 /// A link, and its socket.
@@ -170,7 +180,9 @@ impl<W: InterfaceWatcher> LinkManager<W> {
             watcher,
             policy,
             bound,
+            retry: (!early.is_empty()).then_some(FIRST_RETRY),
             early,
+            interfaces: interfaces.to_vec(),
         };
         Ok((endpoint, manager))
     }
@@ -179,8 +191,22 @@ impl<W: InterfaceWatcher> LinkManager<W> {
     pub async fn run(&mut self, mut on: impl FnMut(LinkEvent)) {
         self.early.drain(..).for_each(&mut on);
         loop {
-            match self.watcher.next().await {
-                Ok(interfaces) => self.follow(&interfaces, &mut on),
+            let news = match self.retry {
+                None => self.watcher.next().await,
+                Some(wait) => match tokio::time::timeout(wait, self.watcher.next()).await {
+                    Ok(news) => news,
+                    Err(_) => {
+                        self.try_again(wait, &mut on);
+                        continue;
+                    }
+                },
+            };
+            match news {
+                Ok(interfaces) => {
+                    self.interfaces = interfaces;
+                    let missed = self.follow(&mut on);
+                    self.retry = missed.then_some(FIRST_RETRY);
+                }
                 Err(error) => return on(LinkEvent::Blind(error)),
             }
         }
@@ -191,8 +217,20 @@ impl<W: InterfaceWatcher> LinkManager<W> {
         LinkTask(tokio::spawn(async move { self.run(on).await }))
     }
 
-    fn follow(&mut self, interfaces: &[Interface], on: &mut impl FnMut(LinkEvent)) {
-        let wanted = self.policy.choose(interfaces);
+    /// Links that have no socket may get one now. That they have none was told.
+    fn try_again(&mut self, waited: Duration, on: &mut impl FnMut(LinkEvent)) {
+        let missed = self.follow(&mut |event| {
+            if !matches!(event, LinkEvent::Unusable { .. }) {
+                on(event);
+            }
+        });
+        self.retry = missed.then_some((waited * 2).min(LONGEST_RETRY));
+    }
+
+    /// Binds and lets go, as the interfaces are. Whether a link has no socket.
+    fn follow(&mut self, on: &mut impl FnMut(LinkEvent)) -> bool {
+        let wanted = self.policy.choose(&self.interfaces);
+        let mut missed = false;
         let mut kept = Vec::with_capacity(wanted.len());
         for link in wanted {
             let known = self.bound.iter().position(|bound| bound.link.is(&link));
@@ -214,14 +252,17 @@ impl<W: InterfaceWatcher> LinkManager<W> {
                     });
                     kept.push(Bound { link, local });
                 }
-                Err(error) => on(unusable(link, error)),
+                Err(error) => {
+                    missed = true;
+                    on(unusable(link, error));
+                }
             }
         }
         let gone = std::mem::replace(&mut self.bound, kept);
         if self.bound.is_empty() {
             // Without a socket, connections could not wait for a link to come back.
             self.bound = gone;
-            return;
+            return missed;
         }
         for Bound { link, local } in gone {
             self.endpoint.remove_socket(local);
@@ -230,6 +271,7 @@ impl<W: InterfaceWatcher> LinkManager<W> {
                 local,
             });
         }
+        missed
     }
 }
 

@@ -12,9 +12,9 @@ use super::{Interface, InterfaceWatcher};
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The interfaces of this machine that are up, without loopback. Looks when the system tells of a change (Linux, Windows), and every two
-/// seconds.
+/// seconds. A look that fails, as with too many open files, is told to the log and followed by others.
 #[derive(Debug)]
-pub struct SystemInterfaces(mpsc::Receiver<io::Result<Vec<Interface>>>);
+pub struct SystemInterfaces(mpsc::Receiver<Vec<Interface>>);
 
 impl SystemInterfaces {
     /// Begins to watch, in a thread that ends soon after this is dropped.
@@ -33,21 +33,29 @@ impl SystemInterfaces {
         let (tell, told) = mpsc::channel(1);
         let watching = std::thread::Builder::new().name("mpquic-links".to_owned());
         watching.spawn(move || {
-            if tell.blocking_send(Ok(last.clone())).is_err() {
+            if tell.blocking_send(last.clone()).is_err() {
                 return;
             }
-            let mut bell = Bell::new();
+            let (mut bell, mut blind) = (Bell::new(), false);
             while !tell.is_closed() {
                 bell.wait();
                 match look() {
-                    Ok(now) if now == last => {}
                     Ok(now) => {
+                        blind = false;
+                        if now == last {
+                            continue;
+                        }
                         last.clone_from(&now);
-                        if tell.blocking_send(Ok(now)).is_err() {
+                        if tell.blocking_send(now).is_err() {
                             return;
                         }
                     }
-                    Err(error) => return drop(tell.blocking_send(Err(error))),
+                    // It passes, such as too many open files: links that come meanwhile are seen then.
+                    Err(error) if !blind => {
+                        blind = true;
+                        tracing::warn!(%error, "the interfaces cannot be looked at");
+                    }
+                    Err(_) => {}
                 }
             }
         })?;
@@ -58,7 +66,7 @@ impl SystemInterfaces {
 impl InterfaceWatcher for SystemInterfaces {
     async fn next(&mut self) -> io::Result<Vec<Interface>> {
         let ended = || io::Error::other("the thread that watches the interfaces has ended");
-        self.0.recv().await.unwrap_or_else(|| Err(ended()))
+        self.0.recv().await.ok_or_else(ended)
     }
 }
 
@@ -102,11 +110,15 @@ impl Bell {
             match notifier.wait(Some(LOOK)) {
                 Ok(_) => return,
                 Err(error) if is_timeout(&error) => return,
-                // Such as too many changes at once for its buffer.
+                // Such as too many changes at once for its buffer: another one is made.
                 Err(_) => self.notifier = None,
             }
         }
         std::thread::sleep(LOOK);
+        #[cfg(any(target_os = "linux", target_os = "android", windows))]
+        if self.notifier.is_none() {
+            self.notifier = if_addrs::IfChangeNotifier::new().ok();
+        }
     }
 }
 
