@@ -223,7 +223,7 @@ fn try_open(state: &mut State, dir: Dir) -> Option<Result<(StreamId, bool), Conn
     let early = state.proto.side().is_client() && state.proto.is_handshaking();
     let id = state.proto.streams().open(dir);
     // Without one, the peer must hear that we are blocked.
-    state.touched |= id.is_none();
+    state.task.touched |= id.is_none();
     id.map(|id| Ok((id, early)))
 }
 
@@ -407,7 +407,7 @@ impl Connection {
     fn change(&self, change: impl FnOnce(&mut proto::Connection)) {
         self.0.with(|state| {
             change(&mut state.proto);
-            state.touched = true;
+            state.task.touched = true;
         });
     }
 
@@ -542,7 +542,7 @@ impl Connection {
     pub fn force_key_update(&self) {
         self.0.with(|state| {
             state.proto.force_key_update(Instant::now().into_std());
-            state.touched = true;
+            state.task.touched = true;
         });
     }
 
@@ -552,7 +552,7 @@ impl Connection {
     pub fn replace_connection_ids(&self) {
         self.0.with(|state| {
             state.proto.replace_connection_ids();
-            state.touched = true;
+            state.task.touched = true;
         });
     }
 
@@ -560,7 +560,7 @@ impl Connection {
     pub fn ping(&self) {
         self.0.with(|state| {
             state.proto.ping();
-            state.touched = true;
+            state.task.touched = true;
         });
     }
 
@@ -652,7 +652,7 @@ impl Connection {
         self.0.with(|state| {
             let now = Instant::now().into_std();
             state.proto.set_scheduler(now, scheduler);
-            state.touched = true;
+            state.task.touched = true;
         });
     }
 
@@ -729,7 +729,7 @@ impl Connection {
                 PathManager::Manual => None,
                 PathManager::FullMesh(mesh) => Some(Mesh::new(mesh, remote)),
             };
-            state.touched = true;
+            state.task.touched = true;
         });
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -22,8 +22,10 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::Instant;
 
 use crate::endpoint_state::EndpointShared;
-use crate::inbox::{Inbox, Run};
+use crate::guarded::{Driven, Guarded, Task};
+use crate::inbox::{Run, SharedInbox};
 use crate::path_manager::Mesh;
+use crate::sync::MutexGuard;
 
 /// Path events that a slow reader may fall behind before it misses some.
 const PATH_EVENTS: usize = 256;
@@ -87,10 +89,7 @@ pub(crate) struct State {
     pub(crate) error: Option<ConnectionError>,
     pub(crate) handshake_data_ready: bool,
     pub(crate) connected: bool,
-    /// Set by whoever leaves something for the task to do; [`Shared::with`] then wakes it.
-    pub(crate) touched: bool,
-    /// Of the connection's task, if it sleeps.
-    pub(crate) driver: Option<Waker>,
+    pub(crate) task: Task,
     pub(crate) readers: Waiting,
     pub(crate) writers: Waiting,
     pub(crate) stopped: HashMap<StreamId, Arc<Notify>>,
@@ -184,6 +183,12 @@ impl Wakeups {
         if std::mem::take(&mut self.closed) {
             shared.tell_path(None);
         }
+    }
+}
+
+impl Driven for State {
+    fn task(&mut self) -> &mut Task {
+        &mut self.task
     }
 }
 
@@ -441,8 +446,8 @@ impl Waiting {
 
 /// Everything that a connection's handles, its task and its endpoint share.
 pub(crate) struct Shared {
-    state: Mutex<State>,
-    inbox: Mutex<Inbox>,
+    state: Guarded<State>,
+    inbox: SharedInbox,
     signals: [Notify; SIGNALS],
     /// There once somebody listens: it is as large as all else that a new connection has here.
     path_events: OnceLock<broadcast::Sender<Option<PathEvent>>>,
@@ -463,13 +468,12 @@ impl Shared {
         mesh: Option<Mesh>,
     ) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Guarded::new(State {
                 proto,
                 error: None,
                 handshake_data_ready: false,
                 connected: false,
-                touched: false,
-                driver: None,
+                task: Task::default(),
                 readers: Waiting::default(),
                 writers: Waiting::default(),
                 stopped: HashMap::new(),
@@ -479,7 +483,7 @@ impl Shared {
                 pollers: Vec::new(),
                 next_waiter: 0,
             }),
-            inbox: Mutex::default(),
+            inbox: SharedInbox::default(),
             signals: std::array::from_fn(|_| Notify::new()),
             path_events: OnceLock::new(),
             endpoint,
@@ -489,30 +493,13 @@ impl Shared {
         }
     }
 
-    /// A panic elsewhere is no reason to panic here: the task's end closes the connection.
-    /// One copy of it: it is called all over the crate.
-    #[inline(never)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Runs `f` under the mutex, then wakes the connection's task if `f` left work for it.
     pub(crate) fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.lock();
-        let value = f(&mut state);
-        Self::release(state);
-        value
-    }
-
-    /// Ends a hold of the mutex. One copy, as of [`lock`](Self::lock).
-    #[inline(never)]
-    fn release(mut state: MutexGuard<'_, State>) {
-        let touched = std::mem::take(&mut state.touched);
-        let waker = touched.then(|| state.driver.take()).flatten();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.state.with(f)
     }
 
     /// Waits until `check`, run under the mutex now and after each `signal`, gives a value. For a signal that
@@ -576,7 +563,7 @@ impl Shared {
                     .proto
                     .close(Instant::now().into_std(), code, Bytes::new());
                 state.terminate(reason, &mut effects);
-                state.touched = true;
+                state.task.touched = true;
             }
         });
         effects.fire(self);
@@ -590,7 +577,7 @@ impl Shared {
                 state.proto.close(Instant::now().into_std(), code, reason);
                 state.terminate(ConnectionError::LocallyClosed, &mut effects);
             }
-            state.touched = true;
+            state.task.touched = true;
         });
         effects.fire(self);
     }
@@ -602,37 +589,30 @@ impl Shared {
 
     /// Wakes the task, for changes that are not in the state.
     pub(crate) fn wake(&self) {
-        self.with(|state| state.touched = true);
+        self.with(|state| state.task.touched = true);
     }
 
     /// Puts datagrams into the inbox. Wakes the task only if it sleeps: while it works, it looks
     /// into the inbox by itself.
     pub(crate) fn deliver(&self, run: Run, events: impl Iterator<Item = ConnectionEvent>) {
-        let waker = self.inbox().push(run, events, &self.endpoint.read_ahead);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.inbox.deliver(run, events, &self.endpoint.read_ahead);
     }
 
     /// Takes all that is in the inbox; `batch` must be empty and its memory goes the other way.
     /// If there is nothing, the task will be woken by the next datagram.
     pub(crate) fn collect(&self, batch: &mut VecDeque<ConnectionEvent>, waker: &Waker) {
-        self.inbox()
-            .collect(batch, waker, &self.endpoint.read_ahead);
+        let total = &self.endpoint.read_ahead;
+        self.inbox.lock().collect(batch, waker, total);
     }
 
     /// Nothing has come for a while.
     pub(crate) fn rest(&self) {
-        self.inbox().rest();
+        self.inbox.lock().rest();
     }
 
     /// The task is over: what is in the inbox is of no use any more.
     pub(crate) fn discard(&self) {
-        self.inbox().clear(&self.endpoint.read_ahead);
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inbox.lock().clear(&self.endpoint.read_ahead);
     }
 
     /// Events of paths from here on.

@@ -4,12 +4,12 @@
 //! allocators give it back by themselves.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 use crate::shards::Shards;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// So many connections are a crowd.
 const CROWD: usize = 64;
@@ -39,14 +39,14 @@ impl Crowd {
     }
 
     /// So many are left. Whether half of a crowd is gone, or all of it; once, until [`after`](Self::after).
-    fn is_gone(&self, open: usize) -> bool {
+    pub(crate) fn is_gone(&self, open: usize) -> bool {
         let most = self.most.load(Ordering::Relaxed);
         let gone = (most >= CROWD && open <= most / 2) || (most >= GROUP && open == 0);
         gone && !self.waiting.swap(true, Ordering::Relaxed)
     }
 
     /// So many are left when the memory is given back.
-    fn after(&self, open: usize) {
+    pub(crate) fn after(&self, open: usize) {
         self.most.store(open, Ordering::Relaxed);
         self.waiting.store(false, Ordering::Relaxed);
     }

@@ -251,10 +251,7 @@ impl Driver {
             self.due = timeout.map(Instant::from_std);
         }
         if self.batch.is_empty() && !more {
-            match &mut state.driver {
-                Some(waker) => waker.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
+            state.task.sleeps(cx.waker());
         }
         let mut remains = None;
         if state.proto.is_closed() && self.batch.is_empty() && !more && transmits[0].is_none() {

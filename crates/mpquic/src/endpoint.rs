@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -682,7 +681,7 @@ fn in_turns(remotes: &[SocketAddr]) -> Vec<SocketAddr> {
 
 impl Clone for Endpoint {
     fn clone(&self) -> Self {
-        self.common.handles.fetch_add(1, Ordering::Relaxed);
+        self.common.on_handle();
         Self {
             shards: Arc::clone(&self.shards),
             common: Arc::clone(&self.common),
@@ -695,10 +694,7 @@ impl Clone for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if self.counted && self.common.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // The tasks end when the last connection has.
-            self.common.wake_all();
-            self.common.idle.notify_waiters();
+        if self.counted && self.common.on_handle_gone() {
             // Nobody can add a socket any more: connections without one are over.
             for shard in self.shards.iter().filter(|one| one.sockets.is_bare()) {
                 shard.sockets.touch();

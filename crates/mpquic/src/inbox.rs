@@ -1,12 +1,13 @@
 //! Datagrams on their way from the endpoint's task to a connection's task, bounded by the memory that they hold.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 
 use proto::ConnectionEvent;
 
 use crate::recv_buffers::BLOCK;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes that one connection's datagrams may hold. Beyond, datagrams are dropped as a full socket buffer
 /// drops them: the peer's congestion controller is the one to hear of it.
@@ -75,7 +76,7 @@ impl ReadAhead {
     }
 
     #[cfg(test)]
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -205,6 +206,29 @@ impl Inbox {
     }
 }
 
+/// The inbox of a connection, into which other threads put datagrams.
+#[derive(Default)]
+pub(crate) struct SharedInbox(Mutex<Inbox>);
+
+impl SharedInbox {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inbox> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts datagrams in. Wakes the task only if it sleeps: while it works, it looks into the inbox by itself.
+    pub(crate) fn deliver(
+        &self,
+        run: Run,
+        events: impl Iterator<Item = ConnectionEvent>,
+        total: &ReadAhead,
+    ) {
+        let waker = self.lock().push(run, events, total);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
 /// There is no room for datagrams.
 #[cold]
 #[inline(never)]
@@ -215,7 +239,7 @@ fn drop_all(run: Run, events: impl Iterator<Item = ConnectionEvent>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
@@ -225,7 +249,7 @@ mod tests {
     use super::*;
 
     /// Makes datagrams for a connection.
-    struct Source {
+    pub(crate) struct Source {
         endpoint: Endpoint,
         header: Vec<u8>,
         path: FourTuple,
@@ -233,7 +257,7 @@ mod tests {
     }
 
     impl Source {
-        fn new() -> Self {
+        pub(crate) fn new() -> Self {
             let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::new([1; 32])), None);
             let config =
                 ClientConfig::with_root_certificates(rustls::RootCertStore::empty()).unwrap();
@@ -259,7 +283,7 @@ mod tests {
         }
 
         /// A datagram at the start of a block of its own, and the rest of the block.
-        fn datagram(&mut self, len: usize) -> (Run, ConnectionEvent, BytesMut) {
+        pub(crate) fn datagram(&mut self, len: usize) -> (Run, ConnectionEvent, BytesMut) {
             let mut block = BytesMut::with_capacity(BLOCK);
             block.extend_from_slice(&self.header);
             block.resize(self.header.len().max(len), 0);

@@ -180,12 +180,15 @@ mod endpoint;
 mod endpoint_driver;
 mod endpoint_state;
 mod error;
+mod guarded;
 #[cfg(doctest)]
 mod guide;
 mod inbox;
 mod incoming;
 mod link_mtu;
 mod links;
+#[cfg(all(test, mpquic_loom))]
+mod loom_models;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 mod outbox;
@@ -200,6 +203,7 @@ mod shards;
 mod socket;
 mod socket_health;
 mod steer;
+mod sync;
 mod wait_queue;
 
 extern crate mpquic_proto as proto;

@@ -67,7 +67,7 @@ impl Path {
     pub fn close(&self, code: PathErrorCode) -> Result<(), PathError> {
         self.connection.with(|state| {
             let now = Instant::now().into_std();
-            state.touched = true;
+            state.task.touched = true;
             state.proto.path_mut(self.id).close(now, code)
         })
     }
@@ -79,7 +79,7 @@ impl Path {
     /// If it is not open any more, or the connection does not use multipath.
     pub fn set_status(&self, status: PathStatus) -> Result<(), PathError> {
         self.connection.with(|state| {
-            state.touched = true;
+            state.task.touched = true;
             state.proto.path_mut(self.id).set_status(status)
         })
     }
@@ -105,7 +105,7 @@ impl Path {
     /// If it is not open any more.
     pub fn set_max_rate(&self, bytes_per_second: Option<u64>) -> Result<(), PathError> {
         self.connection.with(|state| {
-            state.touched = true;
+            state.task.touched = true;
             let path = &mut state.proto.path_mut(self.id);
             path.set_max_rate(bytes_per_second)
         })
@@ -222,7 +222,7 @@ impl Path {
     /// If it is not open any more.
     pub fn watch_silence(&self, extra: Option<Duration>) -> Result<(), PathError> {
         self.connection.with(|state| {
-            state.touched = true;
+            state.task.touched = true;
             state.proto.path_mut(self.id).watch_silence(extra)
         })
     }
@@ -348,7 +348,7 @@ fn try_open(
         return Ok((id, early, receiver));
     }
     // Whether it opens or is blocked, there is something to tell the peer.
-    state.touched = true;
+    state.task.touched = true;
     let id = state
         .proto
         .open_path(Instant::now().into_std(), network_path)?;

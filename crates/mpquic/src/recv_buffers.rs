@@ -71,6 +71,11 @@ impl Receiver {
         }
     }
 
+    /// Little has come for a while: what is kept for much is given back. Blocks of which datagrams are left go with the last of these.
+    pub(crate) fn rest(&mut self) {
+        self.full.clear();
+    }
+
     /// The newest full block whose datagrams are all gone: what was used last is still in the processor's cache, and memory
     /// that is used again costs no page faults.
     fn free_block(&mut self) -> Option<BytesMut> {

@@ -44,6 +44,9 @@ const TURNS_OF_OTHERS: u32 = 8;
 const MUCH: usize = 64 << 10;
 const QUIET: Duration = Duration::from_millis(20);
 
+/// If less than [`MUCH`] came at a time for so long, the blocks in which it came are given back.
+const REST: Duration = Duration::from_secs(1);
+
 /// What a message takes in a socket beside its bytes, about.
 const RECORD: usize = 1 << 10;
 
@@ -142,6 +145,9 @@ pub(crate) struct Reader {
     /// When much was received last, and what came since.
     much_at: Option<Instant>,
     bytes: usize,
+    /// When it is looked whether much has come since, while there are blocks to give back.
+    rest_at: Option<Instant>,
+    much_since: bool,
 }
 
 impl Reader {
@@ -154,6 +160,8 @@ impl Reader {
             read: 0,
             much_at: None,
             bytes: 0,
+            rest_at: None,
+            much_since: false,
         }
     }
 
@@ -185,11 +193,13 @@ impl Reader {
     /// Before the sockets are looked at, so that a change after that wakes: which sockets there are, who has waited to be
     /// accepted for too long, what other shards have passed on. Returns whether there is anything left to do.
     pub(crate) fn begin(&mut self, shared: &EndpointShared, waker: &Waker) -> bool {
+        // First of all: whoever changes something from here on finds whom to wake.
+        let (shard, common) = (shared.shard, &shared.common);
+        if !common.begin(shard, &mut self.inbound.messages, waker) {
+            return false;
+        }
         let gone = {
             let mut state = shared.lock();
-            if shared.common.is_finished() {
-                return false;
-            }
             let now = Instant::now().into_std();
             let (gone, expiry) = state.expire(now);
             self.inbound.expiry = expiry.map(Instant::from_std);
@@ -198,12 +208,10 @@ impl Reader {
         };
         if gone > 0 {
             shared.on_gone(gone);
-            if shared.common.is_finished() {
+            if common.is_finished() {
                 return false;
             }
         }
-        let (shard, common) = (shared.shard, &shared.common);
-        common.collect(shard, &mut self.inbound.messages, waker);
         if !self.inbound.messages.is_empty() {
             self.inbound.process(shared, true);
         }
@@ -225,8 +233,15 @@ impl Reader {
         self.inbound.retries
     }
 
-    /// When there is something to do beside reading.
+    /// When the endpoint's task is to look again, whatever comes.
     pub(crate) fn timeout(&mut self) -> Option<Instant> {
+        let due = self.due();
+        self.rest_at
+            .map_or(due, |rest| Some(due.map_or(rest, |due| due.min(rest))))
+    }
+
+    /// When there is something to do beside reading.
+    fn due(&mut self) -> Option<Instant> {
         let mut next = self.inbound.expiry;
         for source in &mut self.sources {
             if source.health.may_rest()
@@ -281,7 +296,7 @@ impl Reader {
             }
         }
         self.end_look(shared, Instant::now());
-        if self.inbound.retries || self.timeout().is_some() {
+        if self.inbound.retries || self.due().is_some() {
             shared.common.wake(shared.shard);
         }
     }
@@ -290,10 +305,26 @@ impl Reader {
     fn end_look(&mut self, shared: &EndpointShared, now: Instant) {
         if self.bytes >= MUCH {
             (self.much_at, self.bytes) = (Some(now), 0);
+            self.much_since = true;
+            self.rest_at.get_or_insert(now + REST);
         } else if self.much_at.is_some_and(|at| now - at > QUIET) {
             self.much_at = None;
         }
+        if self.rest_at.is_some_and(|at| at <= now) {
+            self.rest(now);
+        }
         shared.next_look.set(now, self.much_at.is_some());
+    }
+
+    /// Gives the blocks back if there was little since the last look.
+    #[cold]
+    #[inline(never)]
+    fn rest(&mut self, now: Instant) {
+        let busy = std::mem::take(&mut self.much_since);
+        self.rest_at = busy.then(|| now + REST);
+        if !busy {
+            self.receiver.rest();
+        }
     }
 
     fn on_received(&mut self, shared: &EndpointShared, index: usize) {

@@ -118,15 +118,15 @@ impl RecvStream {
             match read(&mut state.proto, id) {
                 Ok(Some(value)) => {
                     // The peer may be allowed to send more.
-                    state.touched = true;
+                    state.task.touched = true;
                     Err(Poll::Ready(Ok(Some(value))))
                 }
                 Ok(None) => {
-                    state.touched = true;
+                    state.task.touched = true;
                     Ok(End::Finished)
                 }
                 Err(proto::ReadError::Reset(code)) => {
-                    state.touched = true;
+                    state.task.touched = true;
                     Ok(End::Reset(code))
                 }
                 Err(proto::ReadError::Blocked) => Err(match &state.error {
@@ -333,7 +333,7 @@ impl RecvStream {
             if state.is_rejected(self.early) {
                 return Err(ClosedStream);
             }
-            state.touched = true;
+            state.task.touched = true;
             state.proto.recv_stream(self.id).stop(code)
         })?;
         self.end = Some(End::Stopped);
@@ -390,7 +390,7 @@ impl Drop for RecvStream {
             if self.end.is_none() && state.error.is_none() {
                 // Already over is fine.
                 let _ = state.proto.recv_stream(self.id).stop(VarInt::from_u32(0));
-                state.touched = true;
+                state.task.touched = true;
             }
         });
     }

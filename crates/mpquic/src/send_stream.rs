@@ -113,7 +113,7 @@ impl SendStream {
             }
             Poll::Ready(match write(&mut state.proto, id) {
                 Ok(count) => {
-                    state.touched = true;
+                    state.task.touched = true;
                     Ok(count)
                 }
                 Err(proto::WriteError::Blocked) => {
@@ -218,7 +218,7 @@ impl SendStream {
         self.ended = true;
         self.with(|state| match state.proto.send_stream(self.id).finish() {
             Ok(()) => {
-                state.touched = true;
+                state.task.touched = true;
                 Ok(())
             }
             Err(FinishError::Stopped(_)) => Ok(()),
@@ -247,7 +247,7 @@ impl SendStream {
         code: VarInt,
     ) -> Result<Option<Arc<Notify>>, ClosedStream> {
         state.proto.send_stream(self.id).reset(code)?;
-        state.touched = true;
+        state.task.touched = true;
         let reset = self.reset.get_or_init(Arc::default);
         reset.store(true, Ordering::Relaxed);
         Ok(state.stopped.remove(&self.id))
@@ -377,7 +377,7 @@ impl Drop for SendStream {
             }
             match state.proto.send_stream(self.id).finish() {
                 Ok(()) => {
-                    state.touched = true;
+                    state.task.touched = true;
                     None
                 }
                 // Finishing is not for a stopped stream: a reset is its end (RFC 9000 section 3.5).

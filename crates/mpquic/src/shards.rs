@@ -1,8 +1,6 @@
 //! What the shards of an endpoint have in common, and datagrams on their way from one to another.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use tokio::sync::{Notify, broadcast};
@@ -10,6 +8,8 @@ use tokio::sync::{Notify, broadcast};
 use crate::crowd::Crowd;
 use crate::recv_buffers::Message;
 use crate::socket_health::{SOCKET_EVENTS, SocketEvent};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Bytes of datagrams that wait for a shard, sent by others. Beyond, they are dropped as a full socket buffer drops them.
 const MAX_WAITING: usize = 4 << 20;
@@ -68,7 +68,7 @@ pub(crate) struct Shards {
     pub(crate) incoming: Notify,
     pub(crate) idle: Notify,
     pub(crate) socket_events: broadcast::Sender<SocketEvent>,
-    pub(crate) handles: AtomicUsize,
+    handles: AtomicUsize,
     /// Connections of all shards.
     open: AtomicUsize,
     pub(crate) crowd: Crowd,
@@ -97,6 +97,21 @@ impl Shards {
         self.turns.fetch_add(1, Ordering::Relaxed) % self.doors.len()
     }
 
+    /// There is one more handle of the endpoint.
+    pub(crate) fn on_handle(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A handle is gone. Whether it was the last: the tasks end when the last connection has.
+    pub(crate) fn on_handle_gone(&self) -> bool {
+        let last = self.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            self.wake_all();
+            self.idle.notify_waiters();
+        }
+        last
+    }
+
     /// Whether nobody will accept what comes in.
     pub(crate) fn is_orphan(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 0
@@ -122,9 +137,8 @@ impl Shards {
             return;
         }
         self.idle.notify_waiters();
-        if self.is_orphan() {
-            self.wake_all();
-        }
+        // Whether or not a handle is left: the last one may go at the same time, and not be seen here.
+        self.wake_all();
     }
 
     /// The shard's task is to look at what changed.
@@ -139,6 +153,19 @@ impl Shards {
         for shard in 0..self.doors.len() {
             self.wake(shard);
         }
+    }
+
+    /// The task of a shard begins to look at what there is to do: takes what others have passed on to it. Whether there is anything left
+    /// to do at all.
+    pub(crate) fn begin(
+        &self,
+        shard: usize,
+        datagrams: &mut VecDeque<Message>,
+        waker: &Waker,
+    ) -> bool {
+        // In this order: who ends what is left, and finds nobody to wake, did so before it is looked at.
+        self.collect(shard, datagrams, waker);
+        !self.is_finished()
     }
 
     /// Takes what others have passed on to this shard; `datagrams` must be empty. Its task will be woken by what comes next.

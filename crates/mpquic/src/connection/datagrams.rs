@@ -36,7 +36,7 @@ impl Connection {
         let sent = state.proto.datagrams().send_with(data, options, drop);
         Ok(match sent {
             Ok(()) => {
-                state.touched = true;
+                state.task.touched = true;
                 Ok(())
             }
             Err(proto::SendDatagramError::UnsupportedByPeer) => {
