@@ -126,6 +126,8 @@ impl CrossTraffic {
             .max_idle_timeout(None)
             .keep_alive_interval(None)
             .path_memory(None)
+            // It stands for other stacks, kernels' TCP above all: every second packet is acknowledged.
+            .ack_frequency_config(None)
             .observer(|_| None);
         transport
     }

@@ -55,6 +55,14 @@ fn bulk_with(
         .unwrap()
 }
 
+/// For tests of shapes by the book, in which each second packet is acknowledged: with fewer acknowledgements, the window takes the
+/// same steps, but only when one of them comes.
+fn by_the_book() -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport.ack_frequency_config(None);
+    transport
+}
+
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
@@ -117,7 +125,8 @@ fn new_reno_draws_a_saw_tooth() {
     let turn = base_rtt.as_secs_f64() / slot.as_secs_f64() + queue as f64 + 1.0;
 
     let link = LinkConfig::new(10_000_000, ms(25)).with_queue(QueueLimit::Packets(queue));
-    let mut network = bulk(
+    let mut network = bulk_with(
+        by_the_book(),
         Network::builder(1).symmetric_path(link),
         CongestionControl::NewReno,
     );
@@ -312,7 +321,7 @@ fn a_dead_path_does_not_hold_back_the_other() {
             .symmetric_path(link.clone())
             .symmetric_path(link);
         // Equal paths stay equal: how the default scheduler divides the data decides where in its saw tooth each of them is.
-        let mut transport = TransportConfig::default();
+        let mut transport = by_the_book();
         transport.scheduler(|| Box::new(mpquic_sched::MinRtt::default()));
         let mut network = bulk_with(transport, builder, control);
         let dark = Action::SetLinkUp {

@@ -387,7 +387,7 @@ impl Connection {
                     self.watch.on_key_update(now, updated, false);
                 }
                 if self.paths.ack_frequency().is_wanted() && self.state.is_established() {
-                    self.paths.update_ack_frequency();
+                    self.paths.update_ack_frequency(now);
                 }
                 self.paths.on_heard(now);
                 if outcome.heard {

@@ -436,6 +436,7 @@ impl Connection {
         TimerFacts {
             max_ack_delay: self.paths.peer_max_ack_delay(),
             ack_threshold: self.paths.ack_frequency().peer_threshold(),
+            held_back: self.paths.ack_frequency().held_back(),
             confirmed: self.handshake.is_confirmed(),
             keep_alive: match self.state.is_established() {
                 true => keep_alive.into_iter().flatten().min(),

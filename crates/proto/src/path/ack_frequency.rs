@@ -30,6 +30,8 @@ pub(crate) struct PathsInUse {
     pub(crate) rtt: Duration,
     /// The fewest packets of full size that a path delivered in its last round trip.
     pub(crate) round: u64,
+    /// The most packets that one acknowledgement may let go at once.
+    pub(crate) burst: u64,
     /// A path is in slow start, which lives from acknowledgements: it doubles its window by them, and sees by the times of
     /// eight of a round trip when to end (RFC 9406 section 4.3).
     pub(crate) starting: bool,
@@ -41,6 +43,7 @@ impl PathsInUse {
         Self {
             rtt: self.rtt.min(other.rtt),
             round: self.round.min(other.round),
+            burst: self.burst.min(other.burst),
             starting: self.starting || other.starting,
         }
     }
@@ -195,6 +198,15 @@ impl AckFrequency {
     //# When using max_ack_delay for PTO computations, endpoints MUST use
     //# the maximum of the current value and all those in flight.
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
+        match self.config {
+            // What we ask for by ourselves leaves the peer's timers no time to be late.
+            Some(config) if config.max_ack_delay.is_none() => self.held_back().max(self.initial),
+            _ => self.held_back(),
+        }
+    }
+
+    /// The longest that the peer holds an acknowledgement back by what it was asked for.
+    pub(crate) fn held_back(&self) -> Duration {
         self.current.max(self.unacked)
     }
 
@@ -211,7 +223,8 @@ impl AckFrequency {
     /// What would suit these paths.
     fn wish(&self, paths: PathsInUse) -> Option<AckPolicy> {
         let (config, min) = (self.config?, self.peer_min?);
-        let by_round = (paths.round / u64::from(ACKS_PER_ROUND)).max(1);
+        let by_round = paths.round / u64::from(ACKS_PER_ROUND);
+        let by_round = by_round.min(paths.burst).max(1);
         let threshold = config.ack_eliciting_threshold.min(by_round);
         let delay = config.max_ack_delay.unwrap_or(self.initial);
         let limit = MAX_ACK_DELAY_LIMIT - Duration::from_micros(1);
@@ -328,6 +341,7 @@ mod tests {
         PathsInUse {
             rtt,
             round,
+            burst: u64::MAX,
             starting: false,
         }
     }
@@ -436,6 +450,30 @@ mod tests {
         sender.on_acked(2);
         sender.update(starting.and(paths(ms(80), 1000)));
         assert!(!sender.can_send(), "one of the paths starts");
+        let short = PathsInUse {
+            burst: 7,
+            ..paths(ms(80), 1000)
+        };
+        sender.update(short.and(paths(ms(80), 1000)));
+        assert_eq!(
+            send(&mut sender).ack_eliciting_threshold,
+            7,
+            "its queue is short"
+        );
+        sender.on_acked(3);
+        sender.update(PathsInUse { burst: 0, ..short });
+        assert_eq!(send(&mut sender).ack_eliciting_threshold, 1, "as without");
+    }
+
+    /// What is asked for by itself leaves the peer's timers the time that they had before: probes come no sooner.
+    #[test]
+    fn probes_come_no_sooner_for_a_delay_that_nobody_chose() {
+        let mut sender = sender(AckFrequencyConfig::default());
+        sender.update(paths(ms(80), 1000));
+        assert_eq!(send(&mut sender).max_ack_delay, 10_000);
+        sender.on_acked(0);
+        assert_eq!(sender.held_back(), ms(10));
+        assert_eq!(sender.peer_max_ack_delay(), ms(25));
     }
 
     /// Who wants each packet acknowledged has that from the beginning.

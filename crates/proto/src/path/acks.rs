@@ -336,6 +336,7 @@ mod tests {
         let facts = TimerFacts {
             max_ack_delay: Duration::ZERO,
             ack_threshold: 1,
+            held_back: Duration::ZERO,
             confirmed: true,
             keep_alive: Some(Duration::from_secs(1)),
             elsewhere: false,

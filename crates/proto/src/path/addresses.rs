@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::Side;
 
 use super::Path;
+use super::failover::AckWait;
 use super::network::{ChallengeTimeout, NetworkPath};
 use crate::congestion::{Controller, NewPath};
 use crate::events::DatagramMeta;
@@ -497,7 +498,11 @@ impl Path {
         let recovery = &mut self.recovery;
         let (suspect, rtt) = (&mut recovery.suspect, &recovery.rtt);
         // The unanswered challenge is a probe timeout.
-        suspect.check(now, &self.space, rtt, max_ack_delay, 1)
+        let wait = AckWait {
+            longest: max_ack_delay,
+            apart: Duration::ZERO,
+        };
+        suspect.check(now, &self.space, rtt, wait, 1)
     }
 
     /// Repeats challenges that are due, and draws the conclusion from those that stayed unanswered.

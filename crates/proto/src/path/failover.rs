@@ -52,6 +52,27 @@ pub(super) struct Heard {
 /// A timer that comes so much too late says that this host did not run.
 const LATE: Duration = Duration::from_millis(3);
 
+/// By how much the peer may hold acknowledgements back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AckWait {
+    /// At most.
+    pub(crate) longest: Duration,
+    /// How far apart they come at most while packets keep arriving, if fewer were asked for.
+    pub(crate) apart: Duration,
+}
+
+impl AckWait {
+    /// The longest delay, the packets that need no acknowledgement at once, and by how much the peer was asked to hold it back.
+    pub(crate) const fn new(longest: Duration, threshold: u64, held_back: Duration) -> Self {
+        let apart = if threshold > 1 {
+            held_back
+        } else {
+            Duration::ZERO
+        };
+        Self { longest, apart }
+    }
+}
+
 /// Follows one path. It is suspect once a probe timeout has passed, or once an ack-eliciting packet has been in flight
 /// for a PTO and nothing was acknowledged for half an RTT and what the RTT varies by. The second matters while packets
 /// keep leaving, each of which puts the probe timer off: acknowledgements then come in all the while, so that silence
@@ -73,13 +94,8 @@ pub(crate) struct Suspect {
 impl Suspect {
     /// When the path falls suspect if nothing is acknowledged until then. `None` if it is suspect already or has nothing
     /// in flight that the peer must acknowledge.
-    fn deadline(
-        &self,
-        space: &PacketSpace,
-        rtt: &RttEstimator,
-        max_ack_delay: Duration,
-    ) -> Option<Instant> {
-        self.deadline_before(None, space, rtt, max_ack_delay)
+    fn deadline(&self, space: &PacketSpace, rtt: &RttEstimator, wait: AckWait) -> Option<Instant> {
+        self.deadline_before(None, space, rtt, wait)
     }
 
     /// The same for a timer that goes off at `next` if at all: `None`, too, if the path cannot fall suspect before.
@@ -88,18 +104,18 @@ impl Suspect {
         next: Option<Instant>,
         space: &PacketSpace,
         rtt: &RttEstimator,
-        max_ack_delay: Duration,
+        wait: AckWait,
     ) -> Option<Instant> {
         if self.since.is_some() {
             return None;
         }
         let sent = space.sent.first_ack_eliciting_sent()?;
-        let overdue = later(sent, Self::patience(rtt, max_ack_delay));
+        let overdue = later(sent, Self::patience(rtt, wait.longest));
         // Nearly always: the probe timer comes first.
         if next.is_some_and(|next| next <= overdue) {
             return None;
         }
-        let silent = self.last_ack.map(|at| later(at, rtt.quiet()));
+        let silent = self.last_ack.map(|at| later(at, rtt.quiet() + wait.apart));
         Some(overdue).max(silent)
     }
 
@@ -113,10 +129,10 @@ impl Suspect {
         now: Instant,
         space: &PacketSpace,
         rtt: &RttEstimator,
-        max_ack_delay: Duration,
+        wait: AckWait,
         pto_count: u32,
     ) -> bool {
-        let Some(deadline) = self.deadline(space, rtt, max_ack_delay) else {
+        let Some(deadline) = self.deadline(space, rtt, wait) else {
             return false;
         };
         if pto_count == 0 && deadline > now {
@@ -124,7 +140,7 @@ impl Suspect {
         }
         self.since = Some(now);
         self.certain = None;
-        self.patience = Self::patience(rtt, max_ack_delay);
+        self.patience = Self::patience(rtt, wait.longest);
         true
     }
 
@@ -252,17 +268,17 @@ impl Path {
     pub(crate) fn own_silence(
         &self,
         (from, to): (Instant, Instant),
-        max_ack_delay: Duration,
+        wait: AckWait,
     ) -> Option<Instant> {
         let rtt = &self.recovery.rtt;
         let oldest = self.space.sent.first_ack_eliciting_sent()?;
         let owed = match self.recovery.suspect.last_ack() {
             // They came one after the other.
-            Some(at) if at >= oldest => later(self.left(at), STALL),
-            _ => self.left(later(oldest, rtt.smoothed().saturating_add(max_ack_delay))),
+            Some(at) if at >= oldest => later(self.left(at), STALL + wait.apart),
+            _ => self.left(later(oldest, rtt.smoothed().saturating_add(wait.longest))),
         };
         let ran = owed.max(from);
-        (ran <= to).then(|| later(ran, rtt.quiet()))
+        (ran <= to).then(|| later(ran, rtt.quiet() + wait.apart))
     }
 
     pub(crate) fn suspicion(&self) -> &Suspect {
@@ -279,7 +295,7 @@ impl Path {
         let (rtt, pto_count) = (&recovery.rtt, recovery.pto_count);
         recovery
             .suspect
-            .check(now, &self.space, rtt, facts.max_ack_delay, pto_count)
+            .check(now, &self.space, rtt, facts.ack_wait(), pto_count)
     }
 
     /// When a suspect path is probed, if it does not wait for its PTO.
@@ -418,13 +434,13 @@ impl Paths {
     }
 
     fn look_for_evidence(&mut self, now: Instant, index: PathIndex) {
-        let max_ack_delay = self.peer_max_ack_delay();
+        let wait = self.ack_wait();
         let Some(path) = self.at(index) else {
             return;
         };
         let others = self.iter().filter(|other| other.index != index);
         let heard = others.filter_map(Path::peer_ran);
-        let certain = heard.filter_map(|ran| path.own_silence(ran, max_ack_delay));
+        let certain = heard.filter_map(|ran| path.own_silence(ran, wait));
         if let Some(at) = certain.min()
             && let Some(path) = self.at_mut(index)
         {
@@ -477,6 +493,10 @@ mod tests {
         Duration::from_millis(ms)
     }
     const DELAY: Duration = ms(25);
+    const WAIT: AckWait = AckWait {
+        longest: DELAY,
+        apart: Duration::ZERO,
+    };
 
     struct Link {
         t0: Instant,
@@ -530,7 +550,7 @@ mod tests {
 
         fn check(&mut self, at: u64, pto_count: u32) -> bool {
             self.suspect
-                .check(self.t0 + ms(at), &self.space, &self.rtt, DELAY, pto_count)
+                .check(self.t0 + ms(at), &self.space, &self.rtt, WAIT, pto_count)
         }
     }
 
@@ -542,15 +562,12 @@ mod tests {
             path.send(at);
             assert!(!path.check(at, 0), "{at}");
         }
-        let deadline = path
-            .suspect
-            .deadline(&path.space, &path.rtt, DELAY)
-            .unwrap();
+        let deadline = path.suspect.deadline(&path.space, &path.rtt, WAIT).unwrap();
         // 50 ms + slack of 10 ms + 25 ms.
         assert_eq!(deadline - path.t0, ms(85));
         assert!(path.check(85, 0));
         assert!(!path.check(96, 0), "only once");
-        assert_eq!(path.suspect.deadline(&path.space, &path.rtt, DELAY), None);
+        assert_eq!(path.suspect.deadline(&path.space, &path.rtt, WAIT), None);
         // An old packet comes through late: not enough, others are missing.
         assert!(!path.ack(100, 10));
         assert!(path.suspect.is_suspect());
@@ -573,15 +590,12 @@ mod tests {
         }
         // The oldest in flight was sent at 50 ms: its RTT of 50 ms, slack of 10 ms, and 25 ms that the peer may wait.
         // That is later than half an RTT and the slack after the last acknowledgement, at 99 ms.
-        let deadline = path
-            .suspect
-            .deadline(&path.space, &path.rtt, DELAY)
-            .unwrap();
+        let deadline = path.suspect.deadline(&path.space, &path.rtt, WAIT).unwrap();
         assert_eq!(deadline - path.t0, ms(135));
         // Whatever else is due, and when: the earlier of the two is found.
         for next in (0..200).map(|at| path.t0 + ms(at)) {
             let (space, rtt) = (&path.space, &path.rtt);
-            let found = path.suspect.deadline_before(Some(next), space, rtt, DELAY);
+            let found = path.suspect.deadline_before(Some(next), space, rtt, WAIT);
             assert_eq!(earlier(Some(next), found), Some(next.min(deadline)));
         }
         assert!(!path.check(134, 0));

@@ -1,11 +1,12 @@
 //! What all paths of a connection say together: probe timeouts, other paths to go on, what is worth buffering, what the
 //! peer is asked for by way of acknowledgements, and the figures of all.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mpquic_sched_core::{ConnectionFacts, EcnCodepoint, PathIndex, PathSet, PathStatus};
 
 use super::ack_frequency::PathsInUse;
+use super::failover::AckWait;
 use super::{Addresses, Path, PathFacts, Paths};
 use crate::congestion::Controller;
 use crate::frame_writer::FrameWriter;
@@ -31,6 +32,16 @@ impl Paths {
     /// The peer's max_ack_delay: that of its transport parameters (RFC 9000 section 18.2), or what it was asked for.
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         self.ack_frequency.peer_max_ack_delay()
+    }
+
+    /// How long acknowledgements may be waited for.
+    pub(crate) fn ack_wait(&self) -> AckWait {
+        let asked = &self.ack_frequency;
+        AckWait::new(
+            asked.peer_max_ack_delay(),
+            asked.peer_threshold(),
+            asked.held_back(),
+        )
     }
 
     /// The largest probe timeout of all paths (RFC 10069, Connection Closure and Key Phase Update Process).
@@ -120,7 +131,7 @@ impl Paths {
 
     /// What the peer is asked for by way of acknowledgements has to suit all paths.
     #[inline(never)]
-    pub(crate) fn update_ack_frequency(&mut self) {
+    pub(crate) fn update_ack_frequency(&mut self, now: Instant) {
         let mut least: Option<PathsInUse> = None;
         for path in self.iter() {
             if !path.is_validated() || path.is_suspect() || path.space().bytes_in_flight() == 0 {
@@ -129,6 +140,7 @@ impl Paths {
             let this = PathsInUse {
                 rtt: path.rtt().smoothed(),
                 round: path.recovery.round_bytes / u64::from(path.mtu()),
+                burst: path.recovery.largest_burst(now),
                 starting: self.controller.in_slow_start(path.index),
             };
             least = Some(least.map_or(this, |least| least.and(this)));

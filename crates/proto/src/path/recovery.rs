@@ -13,9 +13,17 @@ use crate::congestion::{
     self, AckSummary, AckedPacket, CongestionEvent, Controller, LostPacket, SpuriousLoss,
 };
 use crate::mtu::MtuDiscovery;
-use crate::recovery::{Acknowledged, DeliveryRate, EcnValidator, Pacer, RttEstimator};
+use crate::recovery::{Acknowledged, DeliveryRate, EcnValidator, Pacer, RttEstimator, later};
 use crate::space::{AckOutcome, LossOutcome, PacketSpace, SentPacket, SpaceId};
 use crate::{TransportConfig, TransportError};
+
+/// For so long a loss says how long the bottleneck's queue is. Ours: longer than windows of CUBIC of a thousand packets take from
+/// one loss to the next.
+const LOSS_COUNTS: Duration = Duration::from_secs(30);
+
+/// Packets that an acknowledgement lets go at once fill this part of the queue at most. Ours: without a bound, BBRv3 took half of
+/// a link with a short queue.
+const BURST_PART: u32 = 16;
 
 /// The recovery state of one path. On path 0 it serves the Initial and the Handshake space too: all three share one
 /// RTT estimate and one congestion window (RFC 9002 section 5, RFC 9000 section 9.4).
@@ -39,6 +47,8 @@ pub(crate) struct PathRecovery {
     pub(super) counters: PathCounters,
     /// Bytes delivered in the last round trip.
     pub(super) round_bytes: u64,
+    /// When packets were last lost, and how many of full size waited in the bottleneck's queue then.
+    pub(super) queue_at_loss: Option<(Instant, u32)>,
     /// The newest packet that asked to be acknowledged at once, as the last one of a burst.
     pub(super) burst_end: u64,
     /// What earlier connections know of the path, and what this one will leave to the next.
@@ -62,6 +72,7 @@ impl PathRecovery {
             full_ping: false,
             counters: PathCounters::default(),
             round_bytes: 0,
+            queue_at_loss: None,
             burst_end: 0,
             memory: None,
         }
@@ -302,6 +313,25 @@ impl PathRecovery {
         !lost.is_empty() && self.on_lost(now, space, id, &outcome, controller, lost)
     }
 
+    /// Packets of full size that wait in the bottleneck's queue, by what round trips take beyond the shortest one.
+    fn queue(&self) -> u32 {
+        let (rtt, min) = (
+            self.rtt.smoothed().as_secs_f32(),
+            self.rtt.min().as_secs_f32(),
+        );
+        let round = self.round_bytes as f32 / f32::from(self.mtu.current());
+        (round * (1.0 - min / rtt.max(1e-6))) as u32
+    }
+
+    /// How many packets one acknowledgement may let go at once: no more than a part of the queue that overflowed the last time,
+    /// if that was not long ago.
+    pub(super) fn largest_burst(&self, now: Instant) -> u64 {
+        match self.queue_at_loss {
+            Some((at, queue)) if now < later(at, LOSS_COUNTS) => u64::from(queue / BURST_PART),
+            _ => u64::MAX,
+        }
+    }
+
     /// Packets were declared lost.
     #[inline(never)]
     fn on_lost(
@@ -337,6 +367,9 @@ impl PathRecovery {
             }
         }
         if let Some(sent) = outcome.newest_sent {
+            if one_rtt {
+                self.queue_at_loss = Some((now, self.queue()));
+            }
             //= specs/rfc9000.txt#section-13.3
             //# Upon detecting losses, a sender MUST take appropriate congestion control action.
             controller.on_congestion_event(&CongestionEvent::loss(

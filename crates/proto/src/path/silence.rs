@@ -30,7 +30,7 @@ fn waiting_since(space: &PacketSpace, facts: &TimerFacts) -> Option<(Instant, In
         newer.filter_map(|(_, packet)| packet.ack_eliciting.then_some(packet.time_sent));
     let oldest = newer.next()?;
     // RFC 9000 section 13.2.2: one of two packets is acknowledged at once, unless the peer was asked for something else.
-    let held_back = later(oldest, facts.max_ack_delay);
+    let held_back = later(oldest, facts.held_back);
     let full = match facts.ack_threshold.checked_sub(1) {
         None => Some(oldest),
         Some(further) => newer.nth(usize::try_from(further).unwrap_or(usize::MAX)),
@@ -163,6 +163,7 @@ mod tests {
                 silence: Silence::new(EXTRA),
                 facts: TimerFacts {
                     max_ack_delay: DELAY,
+                    held_back: DELAY,
                     // Each packet is acknowledged.
                     ack_threshold: 0,
                     confirmed: true,

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::failover::AckWait;
 use super::{Expected, PROBES_PER_PTO, Path};
 use crate::congestion::Controller;
 use crate::recovery::{earlier, later};
@@ -15,6 +16,8 @@ pub(crate) struct TimerFacts {
     pub(crate) max_ack_delay: Duration,
     /// Ack-eliciting packets that the peer may receive without acknowledging them at once.
     pub(crate) ack_threshold: u64,
+    /// By how much the peer holds acknowledgements back, as far as it was asked to.
+    pub(crate) held_back: Duration,
     /// The handshake is confirmed.
     pub(crate) confirmed: bool,
     /// How long a silent path is kept alive by PINGs, if at all.
@@ -24,6 +27,13 @@ pub(crate) struct TimerFacts {
     /// We ask the peer if we expect data of it and hear nothing: [`ReceiveIdle`](super::receive_idle::ReceiveIdle) tells whether we do.
     pub(crate) asks: bool,
     pub(crate) expected: Expected,
+}
+
+impl TimerFacts {
+    /// How long acknowledgements may be waited for.
+    pub(crate) const fn ack_wait(&self) -> AckWait {
+        AckWait::new(self.max_ack_delay, self.ack_threshold, self.held_back)
+    }
 }
 
 /// What a timeout asks the connection to do.
@@ -78,7 +88,7 @@ impl Path {
         {
             next = earlier(next, judged(self.pto_deadline(facts)));
         }
-        let deadline = suspicion.deadline_before(next, space, rtt, facts.max_ack_delay);
+        let deadline = suspicion.deadline_before(next, space, rtt, facts.ack_wait());
         earlier(next, judged(deadline))
     }
 
@@ -148,7 +158,7 @@ impl Path {
     pub(crate) fn judges_silence(&self, now: Instant, facts: TimerFacts) -> bool {
         let (space, rtt) = (&self.space, &self.recovery.rtt);
         let suspicion = &self.recovery.suspect;
-        let deadline = suspicion.deadline_before(None, space, rtt, facts.max_ack_delay);
+        let deadline = suspicion.deadline_before(None, space, rtt, facts.ack_wait());
         let certain = suspicion.confirmed_at().filter(|_| facts.elsewhere);
         let pto = self.pto_deadline(facts);
         let silence = self.silence_deadline(&facts);
