@@ -237,6 +237,10 @@ impl<I: CoupledIncrease> Controller for Coupled<I> {
         true
     }
 
+    fn pacing_rate(&self, path: PathIndex, rtt: &RttEstimator) -> Option<f64> {
+        self.paths.get(path)?.reno.pace(rtt)
+    }
+
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {
         if let Some(p) = self.paths.get_mut(path) {
             p.reno.on_mtu_update(mtu);

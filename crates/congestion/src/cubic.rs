@@ -8,7 +8,7 @@ use super::controller::Slots;
 use super::reno_window::{RenoWindow, Saved};
 use super::{
     AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep,
-    SlowStart, SpuriousLoss,
+    RttEstimator, SlowStart, SpuriousLoss,
 };
 
 /// RFC 9438 section 5, in datagrams per second cubed.
@@ -300,6 +300,10 @@ impl Controller for Cubic {
             p.undo = None;
         }
         true
+    }
+
+    fn pacing_rate(&self, path: PathIndex, rtt: &RttEstimator) -> Option<f64> {
+        self.paths.get(path)?.reno.pace(rtt)
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {

@@ -67,6 +67,7 @@ mod rtt;
 mod slow_start;
 #[cfg(test)]
 mod tests;
+mod train;
 
 use std::time::{Duration, Instant};
 

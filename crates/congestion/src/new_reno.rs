@@ -8,7 +8,7 @@ use super::controller::Slots;
 use super::reno_window::RenoWindow;
 use super::{
     AckedPacket, CongestionEvent, Controller, InitialWindow, MAX_WINDOW, NewPath, ResumeStep,
-    SlowStart,
+    RttEstimator, SlowStart,
 };
 
 /// kLossReductionFactor of RFC 9002 appendix B.1.
@@ -121,6 +121,10 @@ impl Controller for NewReno {
         p.window.resume(now, step);
         p.acked = 0;
         true
+    }
+
+    fn pacing_rate(&self, path: PathIndex, rtt: &RttEstimator) -> Option<f64> {
+        self.paths.get(path)?.window.pace(rtt)
     }
 
     fn on_mtu_update(&mut self, path: PathIndex, mtu: u16) {

@@ -44,8 +44,8 @@ pub(super) struct RapidStart {
     /// Samples of this round.
     samples: usize,
     variation: RoundVariation,
-    /// The newest samples, by their number modulo the length.
-    newest: [Duration; SAMPLES],
+    /// The newest samples in nanoseconds, 4 s at most, by their number modulo the length.
+    newest: [u32; SAMPLES],
     count: usize,
     /// The highest that the shortest of the newest samples was, in this round and in the one before.
     ceiling: Option<Duration>,
@@ -92,7 +92,7 @@ impl RapidStart {
         let min = self.min.map_or(rtt, |min| min.min(rtt));
         self.min = Some(min);
         self.round_min = Some(self.round_min.map_or(rtt, |min| min.min(rtt)));
-        self.newest[self.count % SAMPLES] = rtt;
+        self.newest[self.count % SAMPLES] = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
         self.count += 1;
         self.samples += 1;
         self.variation.on_sample(rtt);
@@ -112,11 +112,12 @@ impl RapidStart {
     /// The shortest of the newest samples.
     fn shortest(&self) -> Duration {
         let newest = &self.newest[..self.count.min(SAMPLES)];
-        newest.iter().copied().min().unwrap_or(Duration::ZERO)
+        let shortest = newest.iter().copied().min().unwrap_or(0);
+        Duration::from_nanos(shortest.into())
     }
 
     /// Whether a queue stands, or has just begun to grow.
-    fn has_queue(&self) -> bool {
+    pub(super) fn has_queue(&self) -> bool {
         let (Some(min), Some(round)) = (self.min, self.round_min) else {
             return false;
         };

@@ -6,7 +6,9 @@ use std::time::Instant;
 use super::initial_window::minimum_window;
 use super::rapid_start::Convergence;
 use super::slow_start::{FirstSlowStart, Growth};
-use super::{AckedPacket, CongestionEvent, InitialWindow, MAX_WINDOW, ResumeStep, SlowStart};
+use super::{
+    AckedPacket, CongestionEvent, InitialWindow, MAX_WINDOW, ResumeStep, RttEstimator, SlowStart,
+};
 
 /// Windows are bytes. They are floating point numbers for the sake of CUBIC; NewReno and the coupled
 /// controllers keep them whole.
@@ -95,7 +97,11 @@ impl RenoWindow {
             let first = &mut self.first_slow_start;
             match first.on_ack(packet.now, packet.sent, bytes, rtt) {
                 Growth::By(more) if self.reopened => self.grow(more.min(bytes) as f64),
-                Growth::By(bytes) => self.grow(bytes as f64),
+                Growth::By(bytes) => {
+                    let grown = self.window + bytes as f64;
+                    let window = first.search(packet, self.window, grown, self.mtu);
+                    self.window = window.min(MAX_WINDOW as f64);
+                }
                 Growth::Exit => self.ssthresh = self.window,
             }
         } else if self.window < self.ssthresh {
@@ -104,6 +110,16 @@ impl RenoWindow {
             return false;
         }
         true
+    }
+
+    /// The most to send at, bytes per second, where the first slow start knows; it paces by the window as well.
+    #[inline]
+    pub(super) fn pace(&self, rtt: &RttEstimator) -> Option<f64> {
+        if self.ssthresh != f64::INFINITY || self.reopened {
+            return None;
+        }
+        let by_window = 2.0 * self.window / rtt.smoothed().as_secs_f64().max(1e-6);
+        self.first_slow_start.pace().map(|most| most.min(by_window))
     }
 
     /// This window fills the path. Packets that left before count for nothing.

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use super::AckedPacket;
 use super::hystart::HyStart;
 use super::rapid_start::RapidStart;
+use super::train::Train;
 
 /// How the window of a path grows until its first congestion event, and what ends that growth. BBR has a Startup of its own,
 /// which [`Rapid`](Self::Rapid) changes: the packets of the initial window tell the rate of the path, and Startup goes there at
@@ -32,11 +34,20 @@ pub enum SlowStart {
     /// as soon as a queue grows within a round, and not one round later.
     #[default]
     Rapid,
+    /// Rapid Start that goes where a packet train leads, as BBR's Startup does: packets that left together show by their
+    /// arrival what the narrowest link lets through, and the window opens to what the path holds at that rate, eight times its
+    /// size at most. The pace stays below 1.35 times that rate for a round trip.
+    Train,
 }
 
 impl SlowStart {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Classic, Self::HyStartPlusPlus, Self::Rapid];
+    pub const ALL: &[Self] = &[
+        Self::Classic,
+        Self::HyStartPlusPlus,
+        Self::Rapid,
+        Self::Train,
+    ];
 
     /// Its name, as it is parsed.
     pub const fn name(self) -> &'static str {
@@ -44,6 +55,7 @@ impl SlowStart {
             Self::Classic => "classic",
             Self::HyStartPlusPlus => "hystart++",
             Self::Rapid => "rapid",
+            Self::Train => "train",
         }
     }
 }
@@ -88,12 +100,68 @@ pub(super) enum Growth {
     Exit,
 }
 
+/// A train opens the window to no more than so many times what it was when the round began: acknowledgements that come
+/// together feign a fast path.
+pub(super) const MAX_GROWTH: f64 = 8.0;
+
+/// The pace goes no further beyond the rate of a train. If the path takes more, packets that arrive at this pace refute the
+/// train. If not, a round trip of it fills less than a queue of half a bandwidth-delay product.
+pub(super) const PACE_BEYOND_TRAIN: f64 = 1.35;
+
+/// The search for the path's rate in the first slow start of a window: the first packets leave together, and tell the rate of the
+/// narrowest link.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Search {
+    train: Train,
+    round_start: Option<Instant>,
+    /// The window when the round began.
+    round_window: f64,
+    delivered: u64,
+    /// When a train has opened the window, until what left after that is acknowledged.
+    opened: Option<Instant>,
+}
+
+impl Search {
+    fn on_ack(&mut self, packet: &AckedPacket<'_>, window: f64, mtu: u16) {
+        let begins = self.round_start.is_none_or(|start| packet.sent >= start);
+        if begins {
+            self.round_start = Some(packet.now);
+            self.round_window = window;
+        }
+        self.delivered = self.delivered.saturating_add(packet.size);
+        self.train
+            .on_packet(begins, packet.now, packet.sent, self.delivered, mtu);
+        if self.opened.is_some_and(|opened| packet.sent > opened) {
+            self.opened = None;
+        }
+    }
+
+    fn pace(&self) -> Option<f64> {
+        self.opened
+            .map(|_| PACE_BEYOND_TRAIN * self.train.rate())
+            .filter(|pace| *pace > 0.0)
+    }
+
+    /// The window to go on with: what a train tells that the path holds, as far as that may be true, if it is more than `window`
+    /// and no queue stands.
+    fn window(&mut self, packet: &AckedPacket<'_>, window: f64, queue: bool) -> f64 {
+        let holds = self.train.rate() * packet.rtt.min().as_secs_f64();
+        let opens = holds.min(MAX_GROWTH * self.round_window);
+        if queue || opens <= window {
+            return window;
+        }
+        self.opened = Some(packet.now);
+        opens
+    }
+}
+
 /// The first slow start of one path.
 #[derive(Debug, Clone)]
 pub(super) enum FirstSlowStart {
     Classic,
     HyStart(HyStart),
     Rapid(RapidStart),
+    Train(RapidStart, Search),
 }
 
 impl FirstSlowStart {
@@ -102,6 +170,7 @@ impl FirstSlowStart {
             SlowStart::Classic => Self::Classic,
             SlowStart::HyStartPlusPlus => Self::HyStart(HyStart::default()),
             SlowStart::Rapid => Self::Rapid(RapidStart::default()),
+            SlowStart::Train => Self::Train(RapidStart::default(), Search::default()),
         }
     }
 
@@ -116,12 +185,38 @@ impl FirstSlowStart {
         match self {
             Self::Classic => Growth::By(bytes),
             Self::HyStart(hystart) => hystart.on_ack(now, sent, bytes, rtt),
-            Self::Rapid(rapid) => rapid.on_ack(now, sent, bytes, rtt),
+            Self::Rapid(rapid) | Self::Train(rapid, _) => rapid.on_ack(now, sent, bytes, rtt),
+        }
+    }
+
+    /// The same packet, for the search of the path's rate: the window to go on with, which would be `window` without it, and was
+    /// `before`.
+    pub(super) fn search(
+        &mut self,
+        packet: &AckedPacket<'_>,
+        before: f64,
+        window: f64,
+        mtu: u16,
+    ) -> f64 {
+        match self {
+            Self::Train(rapid, search) => {
+                search.on_ack(packet, before, mtu);
+                search.window(packet, window, rapid.has_queue())
+            }
+            Self::Classic | Self::HyStart(_) | Self::Rapid(_) => window,
+        }
+    }
+
+    /// The most to send at, bytes per second, for a round trip after a train has opened the window.
+    pub(super) fn pace(&self) -> Option<f64> {
+        match self {
+            Self::Train(_, search) => search.pace(),
+            Self::Classic | Self::HyStart(_) | Self::Rapid(_) => None,
         }
     }
 
     /// Whether the window converges after the loss that ends it, instead of being cut at once.
     pub(super) const fn converges(&self) -> bool {
-        matches!(self, Self::Rapid(_))
+        matches!(self, Self::Rapid(_) | Self::Train(..))
     }
 }

@@ -250,6 +250,47 @@ fn rapid_start_triples() {
     }
 }
 
+/// Packets that left together arrive at the rate of the narrowest link: the window goes to what that holds, eight times its size at
+/// most, and the pace stays near that rate for a round trip.
+#[test]
+fn a_train_leads_the_window_to_what_the_path_holds() {
+    for kind in LOSS_BASED {
+        // Acknowledgements of two packets come 1 ms apart: 2.4 MB/s, 120 kB in 50 ms. `apart`: how they left.
+        let first_flight = |apart: u64| {
+            let mut run = Run::with(kind, 50, SlowStart::Train);
+            let start = run.now;
+            for i in 0..10 {
+                let sent = start + ms(i / 2 * apart);
+                run.now = start + ms(50 + i / 2);
+                run.cc.on_packet_acked(&AckedPacket::new(
+                    run.path, run.now, sent, 1200, false, &run.rtt,
+                ));
+            }
+            run
+        };
+        let pace = |run: &Run| run.cc.pacing_rate(run.path, &run.rtt);
+
+        let paced = first_flight(1);
+        assert_eq!(paced.window(), 36_000, "{kind}");
+        assert_eq!(pace(&paced), None, "{kind}");
+
+        let mut train = first_flight(0);
+        // The last two packets are acknowledged after that.
+        assert_eq!(train.window(), 96_000 + 2 * 2400, "{kind}");
+        assert_eq!(pace(&train).unwrap().round(), 1.35 * 2.4e6, "{kind}");
+        // What left after that comes back: to all that the path holds, and then as in any Rapid Start.
+        for (window, paced) in [(120_000, true), (122_400, false)] {
+            let sent = train.now + ms(1);
+            train.now += ms(51);
+            train.cc.on_packet_acked(&AckedPacket::new(
+                train.path, train.now, sent, 1200, false, &train.rtt,
+            ));
+            assert_eq!(train.window(), window, "{kind}");
+            assert_eq!(pace(&train).is_some(), paced, "{kind}");
+        }
+    }
+}
+
 /// What is left of the window that overshot is the controller's part of what the path delivered, whatever that was.
 #[test]
 fn the_first_recovery_converges_to_what_was_delivered() {
@@ -316,7 +357,7 @@ fn slow_starts_are_named() {
         assert_eq!(algorithm.to_string().parse(), Ok(*algorithm));
     }
     let said = "Rapid".parse::<SlowStart>().unwrap_err().to_string();
-    let expected = "unknown slow start \"Rapid\", expected one of classic, hystart++, rapid";
+    let expected = "unknown slow start \"Rapid\", expected one of classic, hystart++, rapid, train";
     assert_eq!(said, expected);
 }
 

@@ -46,7 +46,6 @@ mod startup;
 mod take_over;
 #[cfg(test)]
 mod tests;
-mod train;
 
 use std::time::Instant;
 
@@ -82,7 +81,8 @@ impl Bbr {
     ) -> Self {
         Self {
             initial,
-            rapid: slow_start.is_none_or(|chosen| chosen == SlowStart::Rapid),
+            rapid: slow_start
+                .is_none_or(|chosen| matches!(chosen, SlowStart::Rapid | SlowStart::Train)),
             paths: Slots::default(),
             rng: StdRng::from_seed(seed),
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 
 use super::super::rapid_start::RapidStart;
-use super::super::slow_start::Growth;
+use super::super::slow_start::{Growth, MAX_GROWTH, PACE_BEYOND_TRAIN};
+use super::super::train::Train;
 use super::super::{AckSummary, MAX_WINDOW};
 use super::ambient;
 use super::path::{Path, State};
-use super::train::Train;
 use crate::RateSample;
 
 /// BBRStartupFullLossCnt: separate losses in a round for it to end Startup.
@@ -19,17 +19,8 @@ pub(super) const FULL_LOSS_COUNT: u32 = 6;
 /// Rounds after which Drain ends in any case.
 const MAX_DRAIN_ROUNDS: u64 = 3;
 
-/// A train opens the window to no more than so many times what it was when the round began: acknowledgements that come
-/// together feign a fast path.
-const MAX_GROWTH: f64 = 8.0;
-
 /// The measured rate has come to that of the train from this part of it on.
 const REACHED: f64 = 0.9;
-
-/// The pace goes no further beyond the rate of a train. If the path takes more, packets that arrive at this pace refute the
-/// train, and the full-pipe estimator sees growth. If not, two round trips of it fill less than a queue of one
-/// bandwidth-delay product.
-const PACE_BEYOND_TRAIN: f64 = 1.35;
 
 /// Rapid Start (`SlowStart::Rapid`) in Startup, beyond the draft.
 ///

@@ -24,15 +24,34 @@ struct First {
 }
 
 /// The estimator of one path. A train begins with a round.
-#[derive(Debug, Default)]
-pub(super) struct Train {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Train {
     first: Option<First>,
     rate: f64,
 }
 
 impl Train {
+    /// A packet was acknowledged that left at `sent`; so many bytes are delivered with it. The packets of one acknowledgement
+    /// came at the same time: all of the first one's are the beginning.
+    pub(crate) fn on_packet(
+        &mut self,
+        round_started: bool,
+        now: Instant,
+        sent: Instant,
+        delivered: u64,
+        mtu: u16,
+    ) {
+        match &mut self.first {
+            Some(first) if first.now == now => {
+                first.sent = first.sent.max(sent);
+                first.delivered = delivered;
+            }
+            _ => self.on_ack(round_started, now, sent, delivered, mtu),
+        }
+    }
+
     /// So many bytes are delivered, and the newest packet among them left at `sent`.
-    pub(super) fn on_ack(
+    pub(crate) fn on_ack(
         &mut self,
         round_started: bool,
         now: Instant,
@@ -63,7 +82,7 @@ impl Train {
     }
 
     /// The highest rate at which the path spread a train, bytes per second; 0: none was seen, or packets arrived faster since.
-    pub(super) const fn rate(&self) -> f64 {
+    pub(crate) const fn rate(&self) -> f64 {
         self.rate
     }
 }
@@ -110,6 +129,20 @@ mod tests {
         // Unless they are faster than any train was.
         assert!(round(&mut train, start, 8, 2100, 2100) > 0.0);
         assert_eq!(round(&mut train, start, 8, 2000, 2000), 0.0);
+    }
+
+    #[test]
+    fn packets_of_one_acknowledgement_begin_together() {
+        let start = Instant::now();
+        for together in [1, 2, 10] {
+            let mut train = Train::default();
+            for i in 0..20u64 {
+                let now = start + us(i / together * together * 500);
+                train.on_packet(i == 0, now, start, (i + 1) * u64::from(MTU), MTU);
+            }
+            // The last group is complete: a packet per half a millisecond.
+            assert_eq!(train.rate().round(), 2e6, "{together}");
+        }
     }
 
     #[test]
