@@ -161,7 +161,8 @@ pub(super) enum FirstSlowStart {
     Classic,
     HyStart(HyStart),
     Rapid(RapidStart),
-    Train(RapidStart, Search),
+    /// The search is in a box: with the other slow starts, an idle connection has no room to keep for it.
+    Train(RapidStart, Box<Search>),
 }
 
 impl FirstSlowStart {
@@ -170,7 +171,7 @@ impl FirstSlowStart {
             SlowStart::Classic => Self::Classic,
             SlowStart::HyStartPlusPlus => Self::HyStart(HyStart::default()),
             SlowStart::Rapid => Self::Rapid(RapidStart::default()),
-            SlowStart::Train => Self::Train(RapidStart::default(), Search::default()),
+            SlowStart::Train => Self::Train(RapidStart::default(), Box::default()),
         }
     }
 
