@@ -109,7 +109,9 @@ fn a_link_keeps_to_its_rate_in_both_directions() {
 fn a_quota_makes_a_backup_and_is_kept_over_restarts() {
     let place = Place::new();
     let (_server, pin) = place.server();
-    let rules = "[link.\"127.0.0.2\"]\nquota = \"300kB\"\n";
+    // By its weight, it is used whatever the scheduler thinks of two paths through one machine.
+    let rules =
+        "[link.\"127.0.0.1\"]\nweight = 1\n[link.\"127.0.0.2\"]\nweight = 3\nquota = \"300kB\"\n";
     let target = source();
     let (mut first, proxy) = client(&place, &pin, rules);
     line_with(&first.err, "127.0.0.2: 0 B of 300 kB are used");

@@ -331,6 +331,9 @@ fn the_end_of_the_endpoints_task_ends_all_waits() {
     told.recv().unwrap();
     runtime.shutdown_background();
     waiting.join().unwrap();
+    // The client's task ends at a time of its own.
+    let endpoint = pair.client.clone();
+    run(async move { assert!(endpoint.accept().await.is_none()) });
     let error = pair.client.connect(address, "localhost").unwrap_err();
     assert_eq!(error, ConnectError::EndpointClosed);
     assert!(matches!(

@@ -31,6 +31,8 @@ type Resolver = h3::server::RequestResolver<mpquic_h3::Connection, Bytes>;
 const MAX_FIELDS: u64 = 64 * 1024;
 /// How long requests have to finish when the server stops.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client has to take the ends of its answers, and to close, once all requests have finished.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Opens the sockets, with a certificate that is made here and left in `cert`. A real server has one of an authority.
 ///
@@ -91,7 +93,7 @@ async fn connection(
     router: Router,
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
-    let transport = mpquic_h3::Connection::new(connection);
+    let transport = mpquic_h3::Connection::new(connection.clone());
     let mut builder = h3::server::builder();
     let builder = builder.max_field_section_size(MAX_FIELDS);
     let mut requests: Requests = builder.build(transport).await?;
@@ -116,11 +118,19 @@ async fn connection(
         while running.try_join_next().is_some() {}
     }
     requests.shutdown(0).await?;
-    // They need the connection to be driven.
-    let finishing = async { while running.join_next().await.is_some() {} };
+    let finishing = async {
+        while running.join_next().await.is_some() {}
+        // What closes the connection now would overtake what was just sent.
+        let _ = tokio::time::timeout(GRACE, connection.closed()).await;
+    };
+    // They need the connection to be driven, which may come to its end before they do.
+    let driving = async {
+        while let Ok(Some(_)) = requests.accept().await {}
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         () = finishing => {}
-        _ = async { while let Ok(Some(_)) = requests.accept().await {} } => {}
+        () = driving => {}
     }
     Ok(())
 }
