@@ -161,7 +161,7 @@ pub(super) enum FirstSlowStart {
     Classic,
     HyStart(HyStart),
     Rapid(RapidStart),
-    /// The search is in a box: with the other slow starts, an idle connection has no room to keep for it.
+    /// In a box: an idle connection with another slow start has no room for it.
     Train(RapidStart, Box<Search>),
 }
 

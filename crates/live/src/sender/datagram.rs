@@ -123,6 +123,29 @@ pub(super) struct Sent {
     pub(super) len: u16,
 }
 
+impl Sent {
+    /// A part of a frame, which the transport is to have.
+    pub(super) const fn of_frame(flow: u32, symbol: u64) -> Self {
+        Self {
+            part: Some((flow, symbol)),
+            live: true,
+            ..Self::beside(Some(flow))
+        }
+    }
+
+    /// A repair packet of a flow, or a probe of none.
+    pub(super) const fn beside(flow: Option<u32>) -> Self {
+        Self {
+            part: None,
+            flow,
+            live: false,
+            settled: false,
+            waits: true,
+            len: 0,
+        }
+    }
+}
+
 /// Datagrams and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {

@@ -328,14 +328,7 @@ impl Sender {
                 Item::Probe(path) => {
                     Packet::Probe.write(datagram);
                     self.stats.probes.add(datagram.len());
-                    let kind = Sent {
-                        part: None,
-                        flow: None,
-                        live: false,
-                        settled: false,
-                        waits: true,
-                        len: 0,
-                    };
+                    let kind = Sent::beside(None);
                     Some(self.transmit(
                         now,
                         Some(path),
@@ -610,14 +603,7 @@ impl Sender {
         }
         .write(datagram);
         self.stats.source.add(datagram.len());
-        let kind = Sent {
-            part: Some((flow, symbol)),
-            flow: Some(flow),
-            live: true,
-            settled: false,
-            waits: true,
-            len: 0,
-        };
+        let kind = Sent::of_frame(flow, symbol);
         Some(self.transmit(
             now,
             path,
@@ -660,14 +646,7 @@ impl Sender {
             Cause::Hedge => self.stats.hedge.add(datagram.len()),
             _ => self.stats.copies.add(datagram.len()),
         }
-        let kind = Sent {
-            part: Some((flow, symbol)),
-            flow: Some(flow),
-            live: true,
-            settled: false,
-            waits: true,
-            len: 0,
-        };
+        let kind = Sent::of_frame(flow, symbol);
         Some(self.transmit(now, Some(path), deadline - way, cause, kind, datagram.len()))
     }
 

@@ -117,14 +117,7 @@ impl Sender {
             .encode(first, count, to.repair_key, DENSE, datagram);
         to.extra_meter.add(now, datagram.len());
         self.stats.repair.add(datagram.len());
-        let kind = Sent {
-            part: None,
-            flow: Some(flow),
-            live: false,
-            settled: false,
-            waits: true,
-            len: 0,
-        };
+        let kind = Sent::beside(Some(flow));
         Some(self.transmit(
             now,
             Some(path),
