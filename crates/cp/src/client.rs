@@ -79,6 +79,11 @@ pub struct CopyOptions {
     pub links: bool,
     /// Whether a file is replaced that was changed later than the one that is copied. Default false.
     pub overwrite: bool,
+    /// Whether files of the same size and time of change, in whole seconds, are taken for the same, and not read. Default false.
+    pub quick: bool,
+    /// Whether what the copy of a folder has and the folder has not is removed, when all else is copied. What [`select`](Self::select)
+    /// leaves out stays on both sides, and so does what could not be listed. Default false.
+    pub delete: bool,
     /// Whether nothing is done, and [`Progress::plan`] tells what would be. Default false.
     pub dry_run: bool,
     /// What of a folder is copied. Default all.
@@ -91,6 +96,8 @@ impl Default for CopyOptions {
             permissions: true,
             links: false,
             overwrite: false,
+            quick: false,
+            delete: false,
             dry_run: false,
             select: Select::default(),
         }
@@ -195,6 +202,20 @@ impl Client {
         progress: &Progress,
         mut emit: impl FnMut(Entry),
     ) -> Result<(), Error> {
+        self.list_all(name, what, |listed| match listed {
+            Listed::Entry(entry) => emit(entry),
+            Listed::Omitted(omission) => progress.omit(&omission),
+        })
+        .await
+    }
+
+    /// The same, with what is left out in its place.
+    pub(crate) async fn list_all(
+        &self,
+        name: &Name,
+        what: List,
+        mut emit: impl FnMut(Listed),
+    ) -> Result<(), Error> {
         let request = Request::List {
             name: name.clone(),
             deep: what.deep,
@@ -208,10 +229,7 @@ impl Client {
         let mut room = Room::new(name);
         while let Some(listed) = wire::receive(&mut recv).await? {
             room.take(&listed)?;
-            match listed {
-                Listed::Entry(entry) => emit(entry),
-                Listed::Omitted(omission) => progress.omit(&omission),
-            }
+            emit(listed);
         }
         Ok(())
     }

@@ -135,6 +135,44 @@ impl Source {
     }
 }
 
+/// Sends what `from` has until its end in pieces, an empty one, and the SHA-256 of all, and ends the stream.
+pub(crate) async fn send_pieces(
+    stream: &mut SendStream,
+    from: &mut (impl AsyncRead + Unpin),
+    throttle: Option<&Throttle>,
+    mut sent: impl FnMut(u64),
+) -> Result<(), NotSent> {
+    let mut sum = Sha256::new();
+    loop {
+        let mut piece = BytesMut::with_capacity(4 + CHUNK);
+        piece.extend_from_slice(&[0; 4]);
+        let count = match (&mut *from).take(CHUNK as u64).read_buf(&mut piece).await {
+            Ok(count) => count,
+            Err(error) => {
+                // The stream must not end as if all were there.
+                let _ = stream.reset(BROKEN);
+                return Err(NotSent::File(error));
+            }
+        };
+        piece[..4].copy_from_slice(&(count as u32).to_be_bytes());
+        sum.update(&piece[4..]);
+        let written = stream.write_chunk(piece.freeze()).await;
+        written.map_err(NotSent::Stream)?;
+        if count == 0 {
+            break;
+        }
+        sent(count as u64);
+        if let Some(throttle) = throttle {
+            throttle.passed(count).await;
+        }
+    }
+    let digest = sum.finalize();
+    stream.write_all(&digest).await.map_err(NotSent::Stream)?;
+    // It fails only if it was ended before.
+    let _ = stream.finish();
+    Ok(())
+}
+
 /// Why contents did not arrive.
 #[derive(Debug)]
 pub(crate) enum NotReceived {
@@ -154,6 +192,64 @@ impl From<ReadError> for NotReceived {
             ReadError::Reset(BROKEN) => Self::Cut,
             error => Self::Stream(error.into()),
         }
+    }
+}
+
+/// The next bytes of contents of which so many are still to come.
+pub(crate) async fn chunk(stream: &mut RecvStream, left: u64) -> Result<bytes::Bytes, Error> {
+    let most = usize::try_from(left).unwrap_or(usize::MAX);
+    let chunk = stream.read_chunk(most.min(CHUNK)).await?;
+    chunk.ok_or_else(|| Error::Malformed(format!("it ended {left} bytes too soon")))
+}
+
+/// Receives what [`send_pieces`] sends.
+pub(crate) async fn receive_pieces(
+    part: &mut Part,
+    stream: &mut RecvStream,
+    throttle: Option<&Throttle>,
+) -> Result<(), NotReceived> {
+    loop {
+        let mut len = [0; 4];
+        read(stream, &mut len).await?;
+        let mut left = u32::from_be_bytes(len) as usize;
+        if left == 0 {
+            break;
+        }
+        if left > CHUNK {
+            let why = format!("a piece of {left} bytes");
+            return Err(NotReceived::Stream(Error::Malformed(why)));
+        }
+        while left > 0 {
+            let Some(chunk) = stream.read_chunk(left).await? else {
+                let why = "it ended in the middle of a piece".to_owned();
+                return Err(NotReceived::Stream(Error::Malformed(why)));
+            };
+            left -= chunk.len();
+            part.append(&chunk).await.map_err(NotReceived::File)?;
+            if let Some(throttle) = throttle {
+                throttle.passed(chunk.len()).await;
+            }
+        }
+    }
+    check(part, stream).await
+}
+
+async fn read(stream: &mut RecvStream, bytes: &mut [u8]) -> Result<(), NotReceived> {
+    match stream.read_exact(bytes).await {
+        Ok(()) => Ok(()),
+        Err(ReadExactError::ReadError(error)) => Err(error.into()),
+        Err(error) => Err(NotReceived::Stream(error.into())),
+    }
+}
+
+/// Whether what is there has the SHA-256 that comes behind it.
+async fn check(part: &Part, stream: &mut RecvStream) -> Result<(), NotReceived> {
+    let mut digest = [0; 32];
+    read(stream, &mut digest).await?;
+    if part.digest() == Digest(digest) {
+        Ok(())
+    } else {
+        Err(NotReceived::Damaged)
     }
 }
 
@@ -177,15 +273,5 @@ pub(crate) async fn receive(
             throttle.passed(chunk.len()).await;
         }
     }
-    let mut digest = [0; 32];
-    match stream.read_exact(&mut digest).await {
-        Ok(()) => {}
-        Err(ReadExactError::ReadError(error)) => return Err(error.into()),
-        Err(error) => return Err(NotReceived::Stream(error.into())),
-    }
-    if part.digest() == Digest(digest) {
-        Ok(())
-    } else {
-        Err(NotReceived::Damaged)
-    }
+    check(part, stream).await
 }

@@ -66,6 +66,9 @@ pub enum Error {
     /// What arrived is not what was sent: its SHA-256 is another one.
     #[error("{0}: damaged on its way: the SHA-256 is wrong; what was there is given up")]
     Damaged(Name),
+    /// A file is not any more what was passed on of it.
+    #[error("{0}: it was changed meanwhile: what was passed on is the beginning of what it was")]
+    Changed(Name),
     /// The connection broke.
     #[error("the connection is lost: {0}")]
     Lost(String),
@@ -192,7 +195,7 @@ impl Error {
             Self::ReadOnly => Exit::Denied,
             Self::File { .. } | Self::Busy(_) | Self::Cut(_) => Exit::Storage,
             Self::Newer(_) => Exit::Partial,
-            Self::Damaged(_) => Exit::Damaged,
+            Self::Damaged(_) | Self::Changed(_) => Exit::Damaged,
             Self::Lost(_) => Exit::Lost,
             Self::Malformed(_) | Self::TooMany(_) => Exit::Other,
         }

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use cap_std::fs::Dir;
+use mpquic::Escaped;
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 
@@ -14,9 +14,10 @@ use crate::content::{self, NotReceived, hash};
 use crate::error::Error;
 use crate::name::Name;
 use crate::part::{NoPart, Part};
-use crate::plan::{Planned, planned};
+use crate::plan::{is_same, planned};
 use crate::progress::Progress;
-use crate::tree::{self, Hidden, blocking};
+use crate::surplus::{self, Surplus, Tree, surplus};
+use crate::tree::{self, Hidden, Walk, Want, blocking};
 use crate::wire::{Answer, Digest, Entry, Kind, Omission, Request};
 
 impl Client {
@@ -37,29 +38,105 @@ impl Client {
         options: &CopyOptions,
         progress: &Arc<Progress>,
     ) -> Result<(), Error> {
-        let mut entries = Vec::new();
-        let collect = |entry: Entry| entries.push(entry);
+        let found = self.gather(name, options, progress).await?;
+        let (base, target) = place(name, local, found.is_folder)?;
+        self.copy(found, base, target, options, progress, true)
+            .await
+    }
+
+    /// Gets each of `names` into the folder `local`, under its own name. One that there is not is left out, and told to `progress`.
+    ///
+    /// # Errors
+    ///
+    /// If two have the same name, the disk is full, or the connection breaks.
+    pub async fn get_all(
+        &self,
+        names: &[Name],
+        local: &Path,
+        options: &CopyOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<(), Error> {
+        check_distinct(names.iter().filter_map(Name::last))?;
+        let mut all = Vec::new();
+        // What all of it is comes first, so that it is known how much is left.
+        for name in names {
+            match self.gather(name, options, progress).await {
+                Ok(found) => all.push((name, found)),
+                Err(error) => missing(error, progress)?,
+            }
+        }
+        for (name, found) in all {
+            let target = name.last().map_or_else(Name::default, |_| name.own());
+            let base = local.to_owned();
+            self.copy(found, base, target, options, progress, false)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// What the server has of a name, as far as it is selected.
+    async fn gather(
+        &self,
+        name: &Name,
+        options: &CopyOptions,
+        progress: &Progress,
+    ) -> Result<Found, Error> {
         let what = List {
             deep: true,
             links: options.links,
         };
-        self.list(name, what, progress, collect).await?;
-        options.select.keep(&mut entries, |entry| {
-            let rest = entry.name.as_str().strip_prefix(name.as_str());
-            let place = rest.unwrap_or_default().trim_start_matches('/');
-            (place.to_owned(), entry.kind == Kind::Folder)
-        });
-        let first = entries.first();
+        let mut tree = Tree::new(name);
+        self.list_all(name, what, |listed| tree.add(listed)).await?;
+        for omission in &tree.omitted {
+            progress.omit(omission);
+        }
+        tree.select(&options.select);
+        let first = tree.entries.first();
         let first = first.ok_or_else(|| Error::Malformed("an empty listing".to_owned()))?;
         let is_folder = first.kind == Kind::Folder;
-        if !is_folder && entries.len() > 1 {
+        if !is_folder && tree.entries.len() > 1 {
             let why = "a file with others below it";
             return Err(Error::Malformed(why.to_owned()));
         }
-        let (base, target) = place(name, local, is_folder)?;
+        if !options.dry_run {
+            let files = tree.entries.iter();
+            for entry in files.filter(|entry| entry.kind != Kind::Folder) {
+                progress.expect(entry.size);
+            }
+        }
+        Ok(Found {
+            name: name.clone(),
+            tree,
+            is_folder,
+        })
+    }
+
+    /// Copies what was found to a name below a folder of this machine.
+    async fn copy(
+        &self,
+        found: Found,
+        base: PathBuf,
+        target: Name,
+        options: &CopyOptions,
+        progress: &Arc<Progress>,
+        is_all: bool,
+    ) -> Result<(), Error> {
+        let (name, is_folder) = (&found.name, found.is_folder);
         if options.dry_run {
-            let plan = plan(&entries, name, &base, &target, options).await?;
-            progress.planned(plan);
+            let there = there(&base, &target).await?;
+            let placed = there.by_place();
+            let files = found.tree.entries.iter();
+            let files = files.filter(|entry| entry.kind != Kind::Folder);
+            let plan = files.filter_map(|entry| {
+                let place = found.tree.place(entry.name.as_str());
+                planned(entry, placed.get(place).copied(), options)
+            });
+            progress.planned(plan.collect());
+            drop(placed);
+            if options.delete && is_folder {
+                let surplus = surplus(&found.tree, there, &options.select);
+                progress.planned(surplus::planned(&surplus));
+            }
             return Ok(());
         }
         let place = target.last().map(|_| base.join(target.path()));
@@ -81,9 +158,17 @@ impl Client {
             options: options.clone(),
             top: target.clone(),
         });
+        let (first, last) = if options.delete && is_folder {
+            let there = there(&to.base, &target).await?;
+            let all = surplus(&found.tree, there, &options.select);
+            all.into_iter().partition(|one| one.in_the_way)
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        to.remove(first, progress).await?;
         let mut files = Vec::new();
         let mut locked = Vec::new();
-        for mut entry in entries {
+        for mut entry in found.tree.entries {
             if !options.permissions {
                 entry.mode = None;
             }
@@ -96,11 +181,10 @@ impl Client {
                 target => target?,
             };
             match entry.kind {
-                Kind::File => progress.expect(entry.size),
-                Kind::Link => {}
+                Kind::File | Kind::Link => {}
                 Kind::Folder => {
                     if let Err(error) = to.make_folder(&target, entry.mode.map(open_mode)).await {
-                        tell(error, target == to.top, progress)?;
+                        tell(error, is_all && target == to.top, progress)?;
                     } else if let Some(mode) = entry.mode.filter(|mode| *mode != open_mode(*mode)) {
                         locked.push((target, mode));
                     }
@@ -109,7 +193,7 @@ impl Client {
             }
             files.push((entry, target));
         }
-        let single = !is_folder;
+        let single = is_all && !is_folder;
         self.each(files, |client, (entry, target)| {
             let (to, progress) = (Arc::clone(&to), Arc::clone(progress));
             async move {
@@ -121,6 +205,7 @@ impl Client {
             }
         })
         .await?;
+        to.remove(last, progress).await?;
         // What may not be written could not have been filled; those inside before those around them.
         for (target, mode) in locked.into_iter().rev() {
             if let Err(error) = to.make_folder(&target, Some(mode)).await {
@@ -139,6 +224,14 @@ impl Client {
     ) -> Result<(), Error> {
         let dir = &to.dir;
         let here = |error| to.error(&target, error);
+        if to.options.quick && to.has(&target, &entry).await? {
+            if let Some(mode) = entry.mode {
+                to.set_mode(&target, mode).await?;
+            }
+            progress.resumed(entry.size);
+            progress.file_done(&entry.name, entry.size, true);
+            return Ok(());
+        }
         // What has the size of the server's may be the same.
         if let Some(digest) = whole(dir, &target, entry.size).await.map_err(here)? {
             let asked = self.ask(&entry.name, entry.size, Some(digest)).await?;
@@ -146,8 +239,9 @@ impl Client {
                 if let Some(mode) = entry.mode {
                     to.set_mode(&target, mode).await?;
                 }
+                to.set_modified(&target, asked.modified).await?;
                 progress.resumed(entry.size);
-                progress.file_done(true);
+                progress.file_done(&entry.name, entry.size, true);
                 return Ok(());
             }
         }
@@ -211,12 +305,17 @@ impl Client {
                 return Err(Error::Damaged(entry.name));
             }
         }
-        progress.file_done(false);
+        progress.file_done(&entry.name, asked.size, false);
         Ok(())
     }
 
     /// Asks for a file, of which `have` bytes with this digest are here.
-    async fn ask(&self, name: &Name, have: u64, digest: Option<Digest>) -> Result<Asked, Error> {
+    pub(crate) async fn ask(
+        &self,
+        name: &Name,
+        have: u64,
+        digest: Option<Digest>,
+    ) -> Result<Asked, Error> {
         let request = Request::Get {
             name: name.clone(),
             have,
@@ -288,6 +387,49 @@ impl To {
             .await
     }
 
+    /// The same contents with another time of change are given that of the server, if that can be done.
+    async fn set_modified(&self, name: &Name, modified: Option<u64>) -> Result<(), Error> {
+        let Some(modified) = modified else {
+            return Ok(());
+        };
+        self.blocking(name, move |dir, name| {
+            tree::set_modified_of(dir, name, modified);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Whether what is there is taken for the same, unread.
+    async fn has(&self, name: &Name, entry: &Entry) -> Result<bool, Error> {
+        let entry = entry.clone();
+        self.blocking(name, move |dir, name| {
+            let is_link = dir
+                .symlink_metadata(name.path())
+                .is_ok_and(|there| there.is_symlink());
+            let there = tree::entry(dir, name);
+            Ok(!is_link && there.is_ok_and(|there| is_same(&entry, &there)))
+        })
+        .await
+    }
+
+    /// Removes what is there too much. A folder in which something is left stays.
+    async fn remove(&self, all: Vec<Surplus>, progress: &Progress) -> Result<(), Error> {
+        for one in all {
+            let removed = self.blocking(&one.name, move |dir, name| {
+                match tree::remove(dir, name, one.deep, &Hidden::default()) {
+                    Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+                    removed => removed.map(|()| true),
+                }
+            });
+            match removed.await {
+                Ok(true) => progress.removed(&one.name),
+                Ok(false) => {}
+                Err(error) => tell(error, false, progress)?,
+            }
+        }
+        Ok(())
+    }
+
     async fn is_newer(&self, name: &Name, than: Option<u64>) -> Result<bool, Error> {
         self.blocking(name, move |dir, name| Ok(tree::is_newer(dir, name, than)))
             .await
@@ -315,7 +457,7 @@ impl To {
         }
         self.blocking(name, move |dir, name| tree::make_link(dir, name, &target))
             .await?;
-        progress.file_done(false);
+        progress.file_done(&entry.name, 0, false);
         Ok(())
     }
 }
@@ -336,26 +478,72 @@ pub(crate) fn tell(error: Error, single: bool, progress: &Progress) -> Result<()
     }
 }
 
-/// What would become of what the server has.
-async fn plan(
-    entries: &[Entry],
-    name: &Name,
-    base: &Path,
-    target: &Name,
-    options: &CopyOptions,
-) -> Result<Vec<Planned>, Error> {
-    let mut plan = Vec::new();
-    for entry in entries.iter().filter(|entry| entry.kind != Kind::Folder) {
-        let there = base.join(below(&entry.name, name, target)?.path());
-        let there = tokio::fs::symlink_metadata(there).await.ok();
-        let there = there.map(|there| {
-            let changed = there.modified().ok();
-            let changed = changed.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
-            (there.len(), changed.map(|since| since.as_secs()))
-        });
-        plan.push(planned(entry, there, options.overwrite));
+/// One of several that there is not is told, and the others are copied.
+pub(crate) fn missing(error: Error, progress: &Progress) -> Result<(), Error> {
+    let omission = error.omission().ok_or(error)?;
+    progress.omit(&Omission {
+        vanished: false,
+        ..omission
+    });
+    Ok(())
+}
+
+/// Several that go into one folder have names of their own.
+pub(crate) fn check_distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            let why = format!(
+                "two are called {}: copy them one by one",
+                Escaped::new(name)
+            );
+            return Err(Error::Argument(why));
+        }
     }
-    Ok(plan)
+    Ok(())
+}
+
+/// What is to be copied.
+struct Found {
+    name: Name,
+    tree: Tree,
+    is_folder: bool,
+}
+
+/// What this machine has in the place of it.
+async fn there(base: &Path, target: &Name) -> Result<Tree, Error> {
+    let listed = blocking({
+        let (base, target) = (base.to_owned(), target.clone());
+        move || {
+            let mut tree = Tree::new(&target);
+            let want = Want {
+                deep: true,
+                links: true,
+            };
+            let started = tree::open(&base)
+                .and_then(|dir| Walk::start(&dir, &Hidden::default(), &target, want));
+            let mut walk = match started {
+                Ok(walk) => walk,
+                // A link that leads elsewhere is no error of the system's.
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound
+                        || error.raw_os_error().is_none() =>
+                {
+                    return Ok(tree);
+                }
+                Err(error) => return Err(error),
+            };
+            while !walk.is_over() {
+                walk.batch().into_iter().for_each(|listed| tree.add(listed));
+            }
+            Ok(tree)
+        }
+    });
+    let whole = || match target.last() {
+        Some(_) => base.join(target.path()),
+        None => base.to_owned(),
+    };
+    listed.await.map_err(|error| Error::file(&whole(), error))
 }
 
 /// The folder of this machine, and the name below it, to which `name` goes.
@@ -394,10 +582,10 @@ fn place(name: &Name, local: &Path, is_folder: bool) -> Result<(PathBuf, Name), 
 }
 
 /// The answer to a request for a file; its contents follow.
-struct Asked {
-    recv: mpquic::RecvStream,
-    size: u64,
-    from: u64,
+pub(crate) struct Asked {
+    pub(crate) recv: mpquic::RecvStream,
+    pub(crate) size: u64,
+    pub(crate) from: u64,
     modified: Option<u64>,
     mode: Option<u32>,
 }

@@ -13,6 +13,7 @@ use mpquic_peer::{Given, Hangups, note, say};
 
 use program::arguments::{Arguments, Role};
 use program::change::Change;
+use program::places::{Get, Put, Sync};
 use program::session::Stopping;
 use program::{change, invite, list, serve, session, share, transfer};
 
@@ -68,6 +69,7 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
             Role::Serve(arguments) => serve::check(&given, arguments)?,
             Role::Get { connect, .. }
             | Role::Put { connect, .. }
+            | Role::Sync { connect, .. }
             | Role::Ls { connect, .. }
             | Role::Mkdir { connect, .. }
             | Role::Mv { connect, .. }
@@ -114,22 +116,32 @@ async fn run(given: Given<Arguments>, stop: Stopping<'_>, hangups: Hangups) -> R
         Role::Get {
             connect,
             copy,
-            remote,
-            local,
+            names,
         } => {
             let way = connect.way()?;
-            let (name, local) = session::names(&way, remote, local)?;
-            transfer::get(&connect, way, copy.options()?, &name, &local, stop).await
+            let what = Get::new(&way, names)?;
+            transfer::get(&connect, way, copy.options()?, what, stop).await
         }
         Role::Put {
             connect,
             copy,
-            local,
-            remote,
+            names,
         } => {
-            let way = connect.way()?;
-            let options = copy.options()?;
-            transfer::put(&connect, way, options, &local, remote.as_deref(), stop).await
+            let (what, options) = (Put::new(names)?, copy.options()?);
+            transfer::put(&connect, connect.way()?, options, what, stop).await
+        }
+        Role::Sync {
+            connect,
+            choice,
+            delete,
+            checksum,
+            from,
+            to,
+        } => {
+            let what = Sync::new(&from, &to)?;
+            let mut options = choice.options()?;
+            (options.overwrite, options.delete, options.quick) = (true, delete, !checksum);
+            transfer::sync(&connect, connect.way()?, options, what, stop).await
         }
         Role::Ls {
             connect,

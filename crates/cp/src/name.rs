@@ -54,6 +54,11 @@ impl Name {
         self.0.rsplit('/').next().filter(|last| !last.is_empty())
     }
 
+    /// Its last part as a name.
+    pub(crate) fn own(&self) -> Self {
+        Self(self.last().unwrap_or_default().to_owned())
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,9 +1,8 @@
 //! What a transfer would do, without doing it.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
+use crate::client::CopyOptions;
 use crate::wire::{Entry, Kind};
 
 /// What would become of a file.
@@ -19,13 +18,15 @@ pub enum Action {
     Compare,
     /// What is in its place was changed later, and stays.
     Keep,
+    /// It is not in what is copied, and is removed.
+    Delete,
 }
 
 /// A file or link that would be copied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Planned {
-    /// Its name on the side that it comes from.
+    /// Its name on the side that it comes from; of what is removed, on the other one.
     pub name: String,
     /// Bytes.
     pub size: u64,
@@ -33,31 +34,38 @@ pub struct Planned {
     pub action: Action,
 }
 
-/// What is in the place of a file: its size, and when it was changed.
-pub(crate) type There = (u64, Option<u64>);
-
-/// What would become of an entry.
-pub(crate) fn planned(entry: &Entry, there: Option<There>, overwrite: bool) -> Planned {
+/// What would become of an entry; nothing if it is taken for what is there. Where that is a folder, something else is in the way.
+pub(crate) fn planned(
+    entry: &Entry,
+    there: Option<&Entry>,
+    options: &CopyOptions,
+) -> Option<Planned> {
     let action = match there {
         None => Action::New,
-        Some((size, _)) if entry.kind == Kind::File && size == entry.size => Action::Compare,
-        Some((_, changed)) if !overwrite && changed > Some(entry.modified.unwrap_or(0)) => {
+        Some(there) if options.quick && is_same(entry, there) => return None,
+        Some(there)
+            if (entry.kind, there.kind) == (Kind::File, Kind::File) && there.size == entry.size =>
+        {
+            Action::Compare
+        }
+        Some(there) if !options.overwrite && there.modified > Some(entry.modified.unwrap_or(0)) => {
             Action::Keep
         }
         Some(_) => Action::Replace,
     };
-    Planned {
+    Some(Planned {
         name: entry.name.to_string(),
         size: entry.size,
         action,
-    }
+    })
 }
 
-/// Files and links by their names.
-pub(crate) fn by_name(entries: Vec<Entry>) -> HashMap<String, There> {
-    let files = entries
-        .into_iter()
-        .filter(|entry| entry.kind != Kind::Folder);
-    let there = files.map(|entry| (entry.name.to_string(), (entry.size, entry.modified)));
-    there.collect()
+/// Whether what is there can be taken for the same without being read.
+pub(crate) fn is_same(entry: &Entry, there: &Entry) -> bool {
+    let times = entry.modified.is_some() && entry.modified == there.modified;
+    entry.kind == there.kind
+        && match entry.kind {
+            Kind::Link => entry.target == there.target,
+            _ => times && entry.size == there.size,
+        }
 }

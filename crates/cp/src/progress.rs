@@ -11,10 +11,34 @@ use mpquic::Connection;
 use serde::Serialize;
 
 use crate::error::Exit;
+use crate::name::Name;
 use crate::plan::Planned;
 use crate::wire::Omission;
 
-type Told = Box<dyn Fn(&Omission) + Send + Sync>;
+type Told = Box<dyn Fn(&Event<'_>) + Send + Sync>;
+
+/// Something that happened in a transfer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A file or link is where it should be. After a lost connection, those that were there before it are told once more.
+    File {
+        /// Its name on the server.
+        name: &'a str,
+        /// Bytes.
+        size: u64,
+        /// It was there before.
+        unchanged: bool,
+    },
+    /// Something is left out.
+    LeftOut(&'a Omission),
+    /// Something was removed that is not in what is copied.
+    Removed {
+        /// Its name in the copy.
+        name: &'a str,
+    },
+}
 
 /// Counts of a transfer that runs. Another task may read them at any time.
 #[derive(Default)]
@@ -27,7 +51,9 @@ pub struct Progress {
     /// Bytes that connections before this one transferred.
     before: AtomicU64,
     files: AtomicU64,
+    expected: AtomicU64,
     unchanged: AtomicU64,
+    removed: AtomicU64,
     total: AtomicU64,
     moved: AtomicU64,
     resumed: AtomicU64,
@@ -54,6 +80,15 @@ impl Progress {
 
     /// Nothing so far. `told` is told of each thing that is left out.
     pub fn telling(told: impl Fn(&Omission) + Send + Sync + 'static) -> Self {
+        Self::following(move |event| {
+            if let Event::LeftOut(omission) = event {
+                told(omission);
+            }
+        })
+    }
+
+    /// Nothing so far. `told` is told of each thing that happens.
+    pub fn following(told: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
         Self {
             told: Some(Box::new(told)),
             ..Self::default()
@@ -66,6 +101,7 @@ impl Progress {
             .fetch_add(self.moved.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         for count in [
             &self.files,
+            &self.expected,
             &self.unchanged,
             &self.total,
             &self.resumed,
@@ -74,6 +110,10 @@ impl Progress {
         ] {
             count.store(0, Ordering::Relaxed);
         }
+        self.plan
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     /// How much is not where it should be: nothing, [`Exit::Partial`], or [`Exit::Vanished`] if all that is missing was gone before it
@@ -92,10 +132,14 @@ impl Progress {
         self.vanished
             .fetch_add(u64::from(omission.vanished), Ordering::Relaxed);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.insert(omission.omitted.clone())
-            && let Some(told) = &self.told
-        {
-            told(omission);
+        if known.insert(omission.omitted.clone()) {
+            self.tell(&Event::LeftOut(omission));
+        }
+    }
+
+    fn tell(&self, event: &Event<'_>) {
+        if let Some(told) = &self.told {
+            told(event);
         }
     }
 
@@ -111,7 +155,10 @@ impl Progress {
     }
 
     pub(crate) fn planned(&self, planned: Vec<Planned>) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = planned;
+        self.plan
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(planned);
     }
 
     /// Bytes of all files that are known so far.
@@ -129,7 +176,19 @@ impl Progress {
         self.files.load(Ordering::Relaxed)
     }
 
+    /// Files and links that are known so far.
+    pub fn expected(&self) -> u64 {
+        self.expected.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that this connection has transferred.
+    pub fn moved_now(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// A file or link of so many bytes is to be copied.
     pub(crate) fn expect(&self, bytes: u64) {
+        self.expected.fetch_add(1, Ordering::Relaxed);
         self.total.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -142,10 +201,22 @@ impl Progress {
         self.resumed.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn file_done(&self, unchanged: bool) {
+    pub(crate) fn file_done(&self, name: &Name, size: u64, unchanged: bool) {
         self.files.fetch_add(1, Ordering::Relaxed);
         self.unchanged
             .fetch_add(u64::from(unchanged), Ordering::Relaxed);
+        self.tell(&Event::File {
+            name: name.as_str(),
+            size,
+            unchanged,
+        });
+    }
+
+    pub(crate) fn removed(&self, name: &Name) {
+        self.removed.fetch_add(1, Ordering::Relaxed);
+        self.tell(&Event::Removed {
+            name: name.as_str(),
+        });
     }
 
     /// What came of it.
@@ -155,6 +226,7 @@ impl Progress {
         Summary {
             files: self.files(),
             unchanged: self.unchanged.load(Ordering::Relaxed),
+            removed: self.removed.load(Ordering::Relaxed),
             bytes: self.done(),
             omitted: self.omitted.load(Ordering::Relaxed),
             moved: before + self.moved.load(Ordering::Relaxed),
@@ -207,6 +279,8 @@ pub struct Summary {
     pub unchanged: u64,
     /// What was left out.
     pub omitted: u64,
+    /// What was removed since it is not in what is copied: files, links and folders.
+    pub removed: u64,
     /// Bytes of all of them.
     pub bytes: u64,
     /// Of these, those that were transferred.

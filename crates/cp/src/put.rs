@@ -1,6 +1,6 @@
 //! From this machine to the server: a file, or a folder with all that is below it.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use tokio::fs::File;
 use crate::client::{Client, CopyOptions, List, unexpected};
 use crate::content::{NotSent, Source};
 use crate::error::Error;
-use crate::get::{open_mode, tell};
+use crate::get::{check_distinct, missing, open_mode, tell};
 use crate::name::Name;
-use crate::plan::{There, by_name, planned};
+use crate::plan::{is_same, planned};
 use crate::progress::Progress;
+use crate::surplus::{self, Surplus, Tree, surplus};
 use crate::tree::{self, Hidden, Walk, Want, blocking};
-use crate::wire::{self, Answer, Entry, Kind, Listed, Refusal, RefusalKind, Request};
+use crate::wire::{self, Answer, Entry, Kind, Refusal, RefusalKind, Request};
 
 impl Client {
     /// Puts `local` to `name` on the server; without one, or if it ends with `/`, under its own name. What the server has already is not
@@ -35,34 +36,70 @@ impl Client {
         options: &CopyOptions,
         progress: &Arc<Progress>,
     ) -> Result<(), Error> {
+        let found = self.found(local, options, progress).await?;
+        let target = match name {
+            None => found.own()?,
+            Some(folder) if folder.ends_with('/') => {
+                folder.parse::<Name>()?.join(found.own()?.as_str())?
+            }
+            Some(name) => name.parse()?,
+        };
+        self.send(found, target, options, progress, true).await
+    }
+
+    /// Puts each of `locals` into the folder `name` of the server, under its own name. One that cannot be read is left out, and told to
+    /// `progress`.
+    ///
+    /// # Errors
+    ///
+    /// If two have the same name, the server does not take them, or the connection breaks.
+    pub async fn put_all(
+        &self,
+        locals: &[PathBuf],
+        name: &Name,
+        options: &CopyOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<(), Error> {
+        let mut all = Vec::new();
+        // What all of it is comes first, so that it is known how much is left.
+        for local in locals {
+            match self.found(local, options, progress).await {
+                Ok(found) => all.push(found),
+                Err(error) => missing(error, progress)?,
+            }
+        }
+        let names: Result<Vec<Name>, Error> = all.iter().map(Found::own).collect();
+        let names = names?;
+        check_distinct(names.iter().map(Name::as_str))?;
+        for (found, own) in all.into_iter().zip(names) {
+            let target = name.join(own.as_str())?;
+            self.send(found, target, options, progress, false).await?;
+        }
+        Ok(())
+    }
+
+    /// What this machine has of it, as far as it is selected.
+    async fn found(
+        &self,
+        local: &Path,
+        options: &CopyOptions,
+        progress: &Progress,
+    ) -> Result<Found, Error> {
         let here = |error| Error::file(local, error);
         if !self.is_writable() {
             return Err(Error::ReadOnly);
         }
         let whole = std::path::absolute(local).map_err(here)?;
-        let own = || -> Result<Name, Error> {
-            let wrong = |what: &str| Error::Argument(format!("{}: {what}", local.display()));
-            let own = whole.file_name();
-            let own = own.ok_or_else(|| wrong("it has no name: give one for the server"))?;
-            let own = own.to_str();
-            Ok(own.ok_or_else(|| wrong("its name is not UTF-8"))?.parse()?)
-        };
-        let target = match name {
-            None => own()?,
-            Some(folder) if folder.ends_with('/') => {
-                folder.parse::<Name>()?.join(own()?.as_str())?
-            }
-            Some(name) => name.parse()?,
-        };
         let metadata = match options.links {
             true => tokio::fs::symlink_metadata(&whole).await,
             false => tokio::fs::metadata(&whole).await,
         };
-        let is_dir = metadata.map_err(here)?.is_dir();
-        let (base, first) = if is_dir {
+        let is_folder = metadata.map_err(here)?.is_dir();
+        let (base, first) = if is_folder {
             (whole.as_path(), Name::default())
         } else {
-            (whole.parent().unwrap_or_else(|| Path::new("/")), own()?)
+            let folder = whole.parent().unwrap_or_else(|| Path::new("/"));
+            (folder, own(&whole)?)
         };
         let want = Want {
             deep: true,
@@ -77,34 +114,89 @@ impl Client {
             }
         });
         let (dir, walk) = started.await.map_err(here)?;
-        let from = Arc::new(Origin {
-            dir,
-            base: base.to_owned(),
-            options: options.clone(),
-        });
+        let mut tree = Tree::new(&first);
+        listed(walk, &mut tree).await.map_err(here)?;
+        for omission in &tree.omitted {
+            progress.omit(omission);
+        }
+        if is_folder {
+            tree.select(&options.select);
+        }
+        if !options.dry_run {
+            let files = tree.entries.iter();
+            for entry in files.filter(|entry| entry.kind != Kind::Folder) {
+                progress.expect(entry.size);
+            }
+        }
+        Ok(Found {
+            origin: Origin {
+                dir,
+                base: base.to_owned(),
+                options: options.clone(),
+            },
+            tree,
+            whole,
+            is_folder,
+        })
+    }
+
+    /// Copies what was found to a name of the server.
+    async fn send(
+        &self,
+        found: Found,
+        target: Name,
+        options: &CopyOptions,
+        progress: &Arc<Progress>,
+        is_all: bool,
+    ) -> Result<(), Error> {
+        let is_dir = found.is_folder;
+        let there = if options.dry_run || options.quick || options.delete {
+            self.there(&target, options).await?
+        } else {
+            Tree::new(&target)
+        };
         let mut files = Vec::new();
         let mut locked = Vec::new();
-        let mut found = listed(walk, progress).await.map_err(here)?;
-        if is_dir {
-            options.select.keep(&mut found, |entry| {
-                (entry.name.as_str().to_owned(), entry.kind == Kind::Folder)
-            });
-        }
+        let placed = there.by_place();
+        let at = |entry: &Entry| {
+            let place = if is_dir { entry.name.as_str() } else { "" };
+            placed.get(place).copied()
+        };
         if options.dry_run {
-            let there = self.there(&target, options).await?;
-            let files = found.iter().filter(|entry| entry.kind != Kind::Folder);
-            let plan = files.map(|entry| {
-                let place = match is_dir {
-                    true => target.join(entry.name.as_str()).ok(),
-                    false => Some(target.clone()),
-                };
-                let there = place.and_then(|place| there.get(place.as_str()).copied());
-                planned(entry, there, options.overwrite)
-            });
+            let files = found.tree.entries.iter();
+            let files = files.filter(|entry| entry.kind != Kind::Folder);
+            let plan = files.filter_map(|entry| planned(entry, at(entry), options));
             progress.planned(plan.collect());
+            drop(placed);
+            if options.delete && is_dir {
+                let surplus = surplus(&found.tree, there, &options.select);
+                progress.planned(surplus::planned(&surplus));
+            }
             return Ok(());
         }
-        for mut entry in found {
+        // What is the same, if it need not be read. Permissions are given with the contents.
+        let is_there: HashSet<Name> = match options.quick {
+            true => {
+                let entries = found.tree.entries.iter();
+                let same = entries.filter(|entry| {
+                    at(entry).is_some_and(|there| {
+                        is_same(entry, there) && (!options.permissions || entry.mode == there.mode)
+                    })
+                });
+                same.map(|entry| entry.name.clone()).collect()
+            }
+            false => HashSet::new(),
+        };
+        drop(placed);
+        let (first, last) = if options.delete && is_dir {
+            let all = surplus(&found.tree, there, &options.select);
+            all.into_iter().partition(|one| one.in_the_way)
+        } else {
+            (Vec::new(), Vec::new())
+        };
+        self.remove_all(first, progress).await?;
+        let from = Arc::new(found.origin);
+        for mut entry in found.tree.entries {
             if !options.permissions {
                 entry.mode = None;
             }
@@ -121,13 +213,12 @@ impl Client {
                 target.clone()
             };
             match entry.kind {
-                Kind::File => progress.expect(entry.size),
-                Kind::Link => {}
+                Kind::File | Kind::Link => {}
                 Kind::Folder => {
                     if to.last().is_some() {
                         let made = self.make_folder_with(&to, entry.mode.map(open_mode)).await;
                         if let Err(error) = made {
-                            tell(error, to == target, progress)?;
+                            tell(error, is_all && to == target, progress)?;
                         } else {
                             let mode = entry.mode.filter(|mode| *mode != open_mode(*mode));
                             locked.extend(mode.map(|mode| (to, mode)));
@@ -136,8 +227,14 @@ impl Client {
                     continue;
                 }
             }
+            if is_there.contains(&entry.name) {
+                progress.resumed(entry.size);
+                progress.file_done(&to, entry.size, true);
+                continue;
+            }
             files.push((entry, to));
         }
+        let single = is_all && !is_dir;
         self.each(files, |client, (entry, to)| {
             let (from, progress) = (Arc::clone(&from), Arc::clone(progress));
             async move {
@@ -145,10 +242,11 @@ impl Client {
                     Kind::Link => client.put_link(&entry, &to, &from, &progress).await,
                     _ => client.put_file(&entry, &to, &from, &progress).await,
                 };
-                done.or_else(|error| tell(error, !is_dir, &progress))
+                done.or_else(|error| tell(error, single, &progress))
             }
         })
         .await?;
+        self.remove_all(last, progress).await?;
         // What may not be written could not have been filled; those inside before those around them.
         for (to, mode) in locked.into_iter().rev() {
             let made = self.make_folder_with(&to, Some(mode)).await;
@@ -158,22 +256,47 @@ impl Client {
     }
 
     /// What the server has in the place of what would be put.
-    async fn there(
-        &self,
-        target: &Name,
-        options: &CopyOptions,
-    ) -> Result<HashMap<String, There>, Error> {
-        let mut entries = Vec::new();
+    async fn there(&self, target: &Name, options: &CopyOptions) -> Result<Tree, Error> {
+        let mut tree = Tree::new(target);
         let what = List {
             deep: true,
-            links: options.links,
+            links: options.links || options.delete,
         };
-        let collect = |entry| entries.push(entry);
-        match self.list(target, what, &Progress::new(), collect).await {
-            // Nothing, most often.
-            Ok(()) | Err(Error::Refused { .. }) => Ok(by_name(entries)),
+        match self.list_all(target, what, |listed| tree.add(listed)).await {
+            Ok(()) => Ok(tree),
+            // Nothing, most often; a client that may not see what is there cannot say what is too much.
+            Err(Error::Refused { refusal, .. })
+                if !options.delete || refusal.kind == RefusalKind::Missing =>
+            {
+                Ok(Tree::new(target))
+            }
             Err(error) => Err(error),
         }
+    }
+
+    /// Removes what is there too much. A folder in which something is left stays.
+    async fn remove_all(&self, all: Vec<Surplus>, progress: &Arc<Progress>) -> Result<(), Error> {
+        // Folders go when what was in them is gone.
+        let (folders, files): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|one| one.is_folder && !one.deep);
+        let remove = |client: Self, one: Surplus| {
+            let progress = Arc::clone(progress);
+            async move {
+                match client.remove(&one.name, one.deep).await {
+                    Ok(()) => progress.removed(&one.name),
+                    Err(Error::Refused { refusal, .. })
+                        if refusal.kind == RefusalKind::Denied
+                            && refusal.why.contains("not empty") => {}
+                    Err(error) => tell(error, false, &progress)?,
+                }
+                Ok(())
+            }
+        };
+        self.each(files, remove).await?;
+        for folder in folders {
+            remove(self.clone(), folder).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn make_folder_with(
@@ -202,7 +325,7 @@ impl Client {
         let asked = self.request(&request, true).await;
         let (.., answer) = asked.map_err(newer)?;
         done(&answer)?;
-        progress.file_done(false);
+        progress.file_done(to, 0, false);
         Ok(())
     }
 
@@ -242,7 +365,7 @@ impl Client {
             // Without an offset, the server keeps what it has.
             let _ = send.finish();
             progress.resumed(entry.size);
-            progress.file_done(true);
+            progress.file_done(to, entry.size, true);
             return Ok(());
         }
         if complete && same {
@@ -276,7 +399,7 @@ impl Client {
             Some(other) => return Err(unexpected(&other)),
             None => return Err(Error::Malformed("an empty answer".to_owned())),
         }
-        progress.file_done(false);
+        progress.file_done(to, entry.size, false);
         Ok(())
     }
 }
@@ -288,9 +411,31 @@ struct Origin {
     options: CopyOptions,
 }
 
-/// All that a walk finds; what it leaves out is told.
-async fn listed(mut walk: Walk, progress: &Progress) -> std::io::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
+/// What is to be copied.
+struct Found {
+    origin: Origin,
+    tree: Tree,
+    whole: PathBuf,
+    is_folder: bool,
+}
+
+impl Found {
+    fn own(&self) -> Result<Name, Error> {
+        own(&self.whole)
+    }
+}
+
+/// The name that a file or folder of this machine has by itself.
+fn own(whole: &Path) -> Result<Name, Error> {
+    let wrong = |what: &str| Error::Argument(format!("{}: {what}", whole.display()));
+    let own = whole.file_name();
+    let own = own.ok_or_else(|| wrong("it has no name: give one for the server"))?;
+    let own = own.to_str();
+    Ok(own.ok_or_else(|| wrong("its name is not UTF-8"))?.parse()?)
+}
+
+/// All that a walk finds.
+async fn listed(mut walk: Walk, tree: &mut Tree) -> std::io::Result<()> {
     while !walk.is_over() {
         let batch = blocking(move || {
             let batch = walk.batch();
@@ -298,14 +443,9 @@ async fn listed(mut walk: Walk, progress: &Progress) -> std::io::Result<Vec<Entr
         });
         let (found, rest) = batch.await?;
         walk = rest;
-        for found in found {
-            match found {
-                Listed::Entry(entry) => entries.push(entry),
-                Listed::Omitted(omission) => progress.omit(&omission),
-            }
-        }
+        found.into_iter().for_each(|listed| tree.add(listed));
     }
-    Ok(entries)
+    Ok(())
 }
 
 /// With what to do about it.

@@ -124,6 +124,7 @@ pub(crate) async fn answer(
             };
             job.put(&name, &offer).await
         }
+        Ok(Request::Stream { name }) => job.stream(&name).await,
         Ok(Request::Folder { name, mode }) => job.folder(&name, mode).await,
         Ok(Request::Remove { name, deep }) => job.remove(&name, deep).await,
         Ok(Request::Rename { name, to }) => job.rename(&name, &to).await,
@@ -207,6 +208,16 @@ fn not_written(error: io::Error) -> Stop {
         _ => return disk(error),
     };
     Refusal::new(RefusalKind::Denied, why).into()
+}
+
+/// Contents that did not arrive.
+fn not_received(name: &Name, error: NotReceived) -> Stop {
+    match error {
+        NotReceived::Stream(error) => error.into(),
+        NotReceived::Cut => Error::Cut(name.clone()).into(),
+        NotReceived::File(error) => disk(error),
+        NotReceived::Damaged => Refusal::new(RefusalKind::Damaged, "damaged on its way").into(),
+    }
 }
 
 /// A file or link that a client offers.
@@ -404,11 +415,14 @@ impl Job<'_> {
                 };
                 wire::send(self.send, &answer).await?;
                 if self.offset().await?.is_none() {
-                    if let Some(mode) = offer.mode {
-                        let set = self
-                            .blocking(name, move |root, name| tree::set_mode_of(root, name, mode));
-                        set.await.map_err(disk)?;
-                    }
+                    let (mode, modified) = (offer.mode, offer.modified);
+                    let set = self.blocking(name, move |root, name| {
+                        if let Some(seconds) = modified {
+                            tree::set_modified_of(root, name, seconds);
+                        }
+                        mode.map_or(Ok(()), |mode| tree::set_mode_of(root, name, mode))
+                    });
+                    set.await.map_err(disk)?;
                     return Ok(format!("has {name} already"));
                 }
                 self.check_older(name, offer).await?;
@@ -449,21 +463,13 @@ impl Job<'_> {
         let throttle = self.user.map(Admitted::from);
         match content::receive(&mut part, size, self.recv, throttle, |_| {}).await {
             Ok(()) => {}
-            Err(NotReceived::Stream(error)) => {
+            Err(error @ (NotReceived::Stream(_) | NotReceived::Cut)) => {
                 part.keep().await;
-                return Err(error.into());
+                return Err(not_received(name, error));
             }
-            Err(NotReceived::Cut) => {
-                part.keep().await;
-                return Err(Error::Cut(name.clone()).into());
-            }
-            Err(NotReceived::File(error)) => {
+            Err(error) => {
                 part.discard().await;
-                return Err(disk(error));
-            }
-            Err(NotReceived::Damaged) => {
-                part.discard().await;
-                return Err(Refusal::new(RefusalKind::Damaged, "damaged on its way").into());
+                return Err(not_received(name, error));
             }
         }
         let committed = part.commit(offer.modified, offer.mode).await;
@@ -471,6 +477,37 @@ impl Job<'_> {
         wire::send(self.send, &Answer::Done).await?;
         let moved = size.saturating_sub(from);
         Ok(format!("got {name}: {moved} of {size} bytes"))
+    }
+
+    /// Takes what the client does not know the size of. Nothing is left of it if it is interrupted: nobody could send the rest.
+    async fn stream(&mut self, name: &Name) -> Result<String, Stop> {
+        self.check_writable(name)?;
+        let _turn = self.limits.transfer().await?;
+        let offer = Offer {
+            size: 0,
+            modified: None,
+            mode: None,
+            keep_newer: false,
+        };
+        let mut part = self.open_part(name, &offer).await?;
+        if let Err(error) = part.restart().await {
+            part.discard().await;
+            return Err(disk(error));
+        }
+        let throttle = self.user.map(Admitted::from);
+        let received = match wire::send(self.send, &Answer::Ready).await {
+            Ok(()) => content::receive_pieces(&mut part, self.recv, throttle).await,
+            Err(error) => Err(NotReceived::Stream(error.into())),
+        };
+        let size = part.len();
+        if let Err(error) = received {
+            part.discard().await;
+            return Err(not_received(name, error));
+        }
+        let committed = part.commit(None, None).await;
+        committed.map_err(not_written)?;
+        wire::send(self.send, &Answer::Done).await?;
+        Ok(format!("got {name}: {size} bytes"))
     }
 
     /// Refuses to replace what was changed later, if the client wants that kept.

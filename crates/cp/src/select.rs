@@ -84,6 +84,11 @@ impl Select {
         })))
     }
 
+    /// Whether it leaves nothing out.
+    pub(crate) fn is_all(&self) -> bool {
+        self.0.include.is_empty() && self.0.exclude.is_empty()
+    }
+
     fn texts(&self) -> [Vec<&str>; 2] {
         let of = |patterns| {
             let patterns: &Vec<Pattern> = patterns;
@@ -98,7 +103,7 @@ impl Select {
     /// Leaves those of `entries` that are to be copied. `place` says where one is below what is copied, and whether it is a folder.
     pub(crate) fn keep<T>(&self, entries: &mut Vec<T>, place: impl Fn(&T) -> (String, bool)) {
         let Patterns { include, exclude } = &*self.0;
-        if include.is_empty() && exclude.is_empty() {
+        if self.is_all() {
             return;
         }
         let any = |patterns: &[Pattern], place: &str| patterns.iter().any(|one| one.matches(place));

@@ -178,6 +178,16 @@ pub(crate) fn set_mode_of(dir: &Dir, name: &Name, wanted: u32) -> io::Result<()>
     }
 }
 
+/// Gives a file that has the right contents its time of change, if it has another one. Where that cannot be done, nothing is lost.
+pub(crate) fn set_modified_of(dir: &Dir, name: &Name, seconds: u64) {
+    let is_other = entry(dir, name)
+        .is_ok_and(|entry| entry.kind == Kind::File && entry.modified != Some(seconds));
+    let time = SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds));
+    if is_other && let (Ok(file), Some(time)) = (dir.open(name.path()), time) {
+        let _ = file.into_std().set_modified(time);
+    }
+}
+
 /// Makes a folder and those that lead to it, with these permissions. The one into which all is copied keeps its own.
 pub(crate) fn make_folder(dir: &Dir, name: &Name, mode: Option<u32>) -> io::Result<()> {
     if name.last().is_none() {

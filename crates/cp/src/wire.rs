@@ -9,6 +9,7 @@
 //! | `List` | `Listing`, an [`Entry`] per file, folder and link, an [`Omission`] per thing that is left out, an empty message |
 //! | `Get`, with the length and the SHA-256 of what the client has | `Content`: from where on; the bytes; the SHA-256 of the whole file |
 //! | `Put`, with the size | `Resume`: what the server has; the client sends from where on (64 bits), the bytes, the SHA-256 of the whole file; then `Done` |
+//! | `Stream` | `Ready`; the client sends pieces, each behind its length (32 bits), an empty one, and the SHA-256 of all; then `Done` |
 //! | `Folder`, `Link`, `Remove`, `Rename` | `Done` |
 //!
 //! Fields that came later may be missing, and those that are not known are passed over: a side tells the other only what it has asked for.
@@ -94,6 +95,8 @@ pub(crate) enum Request {
         #[serde(default)]
         keep_newer: bool,
     },
+    /// What the client does not know the size of.
+    Stream { name: Name },
     Folder {
         name: Name,
         #[serde(default)]
@@ -125,6 +128,7 @@ impl Request {
             Self::List { name, .. }
             | Self::Get { name, .. }
             | Self::Put { name, .. }
+            | Self::Stream { name }
             | Self::Folder { name, .. }
             | Self::Link { name, .. }
             | Self::Remove { name, .. }
@@ -149,6 +153,7 @@ pub(crate) enum Answer {
         /// The file is there under its name, with this digest.
         complete: bool,
     },
+    Ready,
     Done,
     Refused(Refusal),
 }

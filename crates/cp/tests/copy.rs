@@ -525,6 +525,63 @@ fn who_asks_for_what_makes_no_sense_is_told_what_is_wrong() {
 }
 
 #[test]
+fn a_stream_without_a_size_that_makes_no_sense_leaves_nothing() {
+    run(async {
+        let place = Place::new();
+        let server = place.serve();
+        let (_endpoint, connection) = raw(&server).await;
+        let request = r#"{"Stream":{"name":"file"}}"#;
+        let request = [&(request.len() as u32).to_be_bytes(), request.as_bytes()].concat();
+        let piece = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+        let sum = |bytes: &[u8]| <[u8; 32]>::from(Sha256::digest(bytes)).to_vec();
+        for (contents, why) in [
+            // More than a piece may have; its end in the middle; without its end, or its sum.
+            ((512_u32 << 10).to_be_bytes().to_vec(), None),
+            (u32::MAX.to_be_bytes().to_vec(), None),
+            (piece(b"abc")[..6].to_vec(), None),
+            (piece(b"abc"), None),
+            ([piece(b"abc"), piece(b"")].concat(), None),
+            (
+                [piece(b"abc"), piece(b""), sum(b"abd")].concat(),
+                Some("damaged on its way"),
+            ),
+            (
+                [piece(b"abc"), piece(b"d"), piece(b""), sum(b"abcd")].concat(),
+                Some("Done"),
+            ),
+        ] {
+            let (mut send, mut recv) = connection.open_bi().await.unwrap();
+            send.write_all(&request).await.unwrap();
+            assert_eq!(message(&mut recv).await, r#""Ready""#);
+            send.write_all(&contents).await.unwrap();
+            send.finish().unwrap();
+            match why {
+                Some(why) => {
+                    let answer = message(&mut recv).await;
+                    assert!(answer.contains(why), "{answer}");
+                }
+                // The stream ends, or is reset.
+                None => drop(recv.read_to_end(10).await),
+            }
+            let there: Vec<_> = std::fs::read_dir(place.far("")).unwrap().collect();
+            assert_eq!(there.len(), usize::from(why == Some("Done")), "{there:?}");
+        }
+        assert_eq!(std::fs::read(place.far("file")).unwrap(), b"abcd");
+        // Two that write the same file at a time: the second waits for nothing.
+        let ask = || async {
+            let (mut send, mut recv) = connection.open_bi().await.unwrap();
+            send.write_all(&request).await.unwrap();
+            let answer = message(&mut recv).await;
+            (send, recv, answer)
+        };
+        let (_first, _kept, answer) = ask().await;
+        assert_eq!(answer, r#""Ready""#);
+        let (.., answer) = ask().await;
+        assert!(answer.contains("another transfer writes it"), "{answer}");
+    });
+}
+
+#[test]
 fn a_client_cannot_fill_the_log() {
     run(async {
         let place = Place::new();

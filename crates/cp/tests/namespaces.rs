@@ -209,7 +209,9 @@ fn a_link_goes_down_and_up_in_the_middle_of_a_transfer() {
     assert!(client.0.wait().unwrap().success(), "{printed}");
     assert!(std::fs::read(folder.path().join("out/big")).unwrap() == data);
     // The first link has a path again, and both have carried data.
-    let summary: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let summary = crate::program::last(&printed);
+    let progress = r#""event":"progress""#;
+    assert!(printed.contains(progress), "a line each second: {printed}");
     let mut carried: Vec<_> = summary["paths"]
         .as_array()
         .unwrap()

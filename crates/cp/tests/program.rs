@@ -125,6 +125,17 @@ pub(crate) fn names(folder: &Path) -> Vec<String> {
     names
 }
 
+fn json(line: &str) -> serde_json::Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+}
+
+/// What came of it: the last line that `--json` prints.
+pub(crate) fn last(printed: &str) -> serde_json::Value {
+    let summary = json(printed.lines().next_back().unwrap());
+    assert_eq!(summary["event"], "done", "{printed}");
+    summary
+}
+
 #[test]
 fn a_folder_there_and_back() {
     let place = Place::new();
@@ -158,7 +169,20 @@ fn a_folder_there_and_back() {
         "--local",
         "127.0.0.1",
     ]);
-    let got: serde_json::Value = serde_json::from_str(&got).unwrap();
+    let events: Vec<_> = got.lines().map(json).collect();
+    let files = events.iter().filter(|event| event["event"] == "file");
+    let mut files: Vec<_> = files
+        .map(|event| (event["name"].as_str(), event["size"].as_u64()))
+        .collect();
+    files.sort_unstable();
+    assert_eq!(
+        files,
+        [
+            (Some("tree/one"), Some(300_000)),
+            (Some("tree/two"), Some(1))
+        ]
+    );
+    let got = last(&got);
     assert_eq!((&got["files"], &got["moved"]), (&2.into(), &300_001.into()));
     assert_eq!(
         std::fs::read(place.path("back/one")).unwrap(),
@@ -167,7 +191,7 @@ fn a_folder_there_and_back() {
     assert_eq!(names(&place.path("back")), ["one", "two"]);
     // The same command again means the same place.
     let again = with(&["get", &server.address, "tree", &back, "--json"]);
-    let again: serde_json::Value = serde_json::from_str(&again).unwrap();
+    let again = last(&again);
     assert_eq!(
         (&again["unchanged"], &again["moved"]),
         (&2.into(), &0.into())
@@ -489,7 +513,7 @@ fn a_server_that_was_killed_is_found_again() {
     assert!(took < std::time::Duration::from_secs(3), "{took:?}");
     let out = String::from_utf8_lossy(&done.stdout);
     // Nothing of it was transferred twice but what was on its way.
-    let summary: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let summary = last(&out);
     assert!(summary["moved"].as_u64().unwrap() < 22_000_000, "{summary}");
 }
 

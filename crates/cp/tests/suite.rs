@@ -13,8 +13,12 @@ mod namespaces;
 #[cfg(target_os = "linux")]
 mod outside;
 #[cfg(unix)]
+mod pipes;
+#[cfg(unix)]
 mod program;
 #[cfg(unix)]
 mod settings;
+#[cfg(unix)]
+mod sync;
 #[cfg(unix)]
 mod users;

@@ -21,6 +21,10 @@ Examples:
     head -c 32 /dev/urandom | base64 > token
     mpquic-cp serve --root /srv/files --allow-put --token-file token
     mpquic-cp put files.example videos incoming/ --pin sha256:9f86d0... --token-file token
+  To keep a folder the same as that of the server, and the other way round:
+    mpquic-cp sync files.example :photos photos --delete --pin sha256:9f86d0...
+  From one program to another:
+    tar c videos | mpquic-cp put files.example - videos.tar --pin sha256:9f86d0... --token-file token
   One file or folder, from any machine to any other, with no more than a word:
     mpquic-cp share holiday.mp4
     mpquic-cp get mpcp1qyq...
@@ -58,28 +62,46 @@ pub(crate) struct Arguments {
 pub(crate) enum Role {
     /// Serves a folder. Read-only, unless --allow-put is given.
     Serve(Serve),
-    /// Gets a file, or a folder with all that is below it.
+    /// Gets files, or folders with all that is below them.
     Get {
         #[command(flatten)]
         connect: Connect,
         #[command(flatten)]
         copy: Copy,
-        /// The file or folder on the server, `.` for all; left out with a ticket of `share`, which says it.
-        remote: Option<String>,
-        /// Where it goes: into a folder, if it is `.` or ends with `/`; else to that name. A file goes into a folder that is there, too
-        /// [default: .].
-        local: Option<String>,
+        /// The file or folder on the server, `.` for all, and behind it where it goes [default: .]: into a folder, if that is `.` or ends with
+        /// `/`; else to that name. A file goes into a folder that is there, too; to standard output, if it is `-`. With three and more, the
+        /// last is a folder, into which all others go. With a ticket of `share`, which says what it is for, only where it goes.
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
     },
-    /// Puts a file, or a folder with all that is below it.
+    /// Puts files, or folders with all that is below them.
     Put {
         #[command(flatten)]
         connect: Connect,
         #[command(flatten)]
         copy: Copy,
-        /// The file or folder of this machine.
-        local: PathBuf,
-        /// Its name on the server, or with `/` at the end the folder there; without it, its own name.
-        remote: Option<String>,
+        /// The file or folder of this machine, and behind it its name on the server, or with `/` at the end the folder there; without one,
+        /// its own name. With three and more, the last is a folder, into which all others go. `-` is standard input.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<PathBuf>,
+    },
+    /// Makes one file or folder like another one, of which one is on the server: its name begins with `:`. What is newer there is replaced, and what is of
+    /// the same size and time of change is not read.
+    Sync {
+        #[command(flatten)]
+        connect: Connect,
+        #[command(flatten)]
+        choice: Choice,
+        /// Remove what the copy has and the folder that is copied has not. What --include and --exclude leave out stays.
+        #[arg(long)]
+        delete: bool,
+        /// Compare the contents of files of the same size and time of change, too.
+        #[arg(long)]
+        checksum: bool,
+        /// What is copied, such as photos or :photos.
+        from: String,
+        /// What becomes like it, such as :photos or photos; `:` is all that is served.
+        to: String,
     },
     /// Lists a folder.
     Ls {
@@ -278,28 +300,26 @@ pub(crate) struct Connect {
     /// Try again for so long if the server cannot be reached or the connection is lost, such as 90s, 10m, 2h.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     pub(crate) retry: Option<Duration>,
-    /// Print JSON lines, and no bar.
+    /// Print JSON lines, and no bar: one for each file, each second, and for the whole.
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
 
+/// What is copied of files and folders.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Copy {
+pub(crate) struct Choice {
     /// Leave permissions out: files and folders get those of new ones.
     #[arg(long)]
     no_perms: bool,
     /// Copy symbolic links as links, if they lead to something in what is copied; else the files that they lead to are copied.
     #[arg(long)]
     links: bool,
-    /// Replace files that were changed later than those that are copied.
-    #[arg(long, visible_alias = "force")]
-    overwrite: bool,
-    /// Do nothing, and print what would be done with each file: new, replace, compare (the same size, so that contents decide) or keep
-    /// (what is there is newer).
+    /// Do nothing, and print what would be done with each file: new, replace, compare (the same size, so that contents decide), keep
+    /// (what is there is newer) or delete.
     #[arg(short = 'n', long)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Of a folder, copy only what has this name, such as '*.jpg', or is at this place, such as 'photos/**/*.jpg'; several times for
     /// several. A pattern about a folder is about all that is below it.
     #[arg(long, value_name = "PATTERN")]
@@ -309,7 +329,7 @@ pub(crate) struct Copy {
     exclude: Vec<String>,
 }
 
-impl Copy {
+impl Choice {
     /// # Errors
     ///
     /// If a pattern makes no sense.
@@ -317,9 +337,28 @@ impl Copy {
         let mut options = CopyOptions::default();
         options.permissions = !self.no_perms;
         options.links = self.links;
-        options.overwrite = self.overwrite;
         options.dry_run = self.dry_run;
         options.select = Select::new(&self.include, &self.exclude)?;
+        Ok(options)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Copy {
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+    /// Replace files that were changed later than those that are copied.
+    #[arg(long, visible_alias = "force")]
+    overwrite: bool,
+}
+
+impl Copy {
+    /// # Errors
+    ///
+    /// If a pattern makes no sense.
+    pub(crate) fn options(&self) -> Result<CopyOptions, Error> {
+        let mut options = self.choice.options()?;
+        options.overwrite = self.overwrite;
         Ok(options)
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 pub(crate) mod change;
 pub(crate) mod invite;
 pub(crate) mod list;
+pub(crate) mod places;
 pub(crate) mod screen;
 pub(crate) mod serve;
 pub(crate) mod session;

@@ -1,10 +1,9 @@
 //! A client's connection to its server, and another one if it is lost.
 
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
-use mpquic_cp::{Client, ClientSettings, Error, Exit, Locals, Name, client_tls};
+use mpquic_cp::{Client, ClientSettings, Error, Exit, Locals, client_tls};
 use mpquic_peer::{Given, Stop, Trust, Way, say};
 
 use crate::program::arguments::{Arguments, Connect};
@@ -107,31 +106,6 @@ impl Connect {
             token,
         )?)
     }
-}
-
-/// What is to be copied, and where to: a ticket of `share` says the first.
-pub(crate) fn names(
-    way: &Way,
-    remote: Option<String>,
-    local: Option<String>,
-) -> Result<(Name, PathBuf), Error> {
-    let ticket = way.what.as_deref().filter(|what| !what.is_empty());
-    let (remote, local) = match (ticket, remote, local) {
-        (Some(what), local, None) => (what.to_owned(), local),
-        (Some(_), _, Some(_)) => {
-            let why = "this ticket says what it is for: give no more than where it goes";
-            return Err(Error::Argument(why.to_owned()));
-        }
-        (None, Some(remote), local) => (remote, local),
-        (None, None, _) => {
-            let why = "which file or folder? `.` for all";
-            return Err(Error::Argument(why.to_owned()));
-        }
-    };
-    Ok((
-        remote.parse()?,
-        local.unwrap_or_else(|| ".".to_owned()).into(),
-    ))
 }
 
 /// Says what would be in force for a client.
