@@ -84,6 +84,9 @@ pub struct NetworkSpec {
     /// Whether the last bytes go on a second path too that delivers them sooner.
     #[serde(skip_serializing_if = "is_off")]
     pub tail_copies: bool,
+    /// Whether the two ends ask each other for fewer acknowledgements; `None`: as the library does by default.
+    #[serde(skip_serializing_if = "not_asked")]
+    pub ack_frequency: Option<bool>,
     /// Whether packets are spread over the round trip.
     #[serde(skip_serializing_if = "is_on")]
     pub pacing: bool,
@@ -121,6 +124,14 @@ pub struct NetworkSpec {
 )]
 const fn is_off(flag: &bool) -> bool {
     !*flag
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference"
+)]
+const fn not_asked(ack_frequency: &Option<bool>) -> bool {
+    !matches!(ack_frequency, Some(true))
 }
 
 #[expect(
@@ -311,6 +322,9 @@ impl NetworkSpec {
         }
         if self.tail_copies {
             text += ", tail copies";
+        }
+        if self.ack_frequency == Some(true) {
+            text += ", ACK frequency";
         }
         if !self.pacing {
             text += ", no pacing";

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use mpquic_proto::{CongestionControl, EarlyPathData, InitialWindow, RaceConfig, TransportConfig};
+use mpquic_proto::{
+    AckFrequencyConfig, CongestionControl, EarlyPathData, InitialWindow, RaceConfig,
+    TransportConfig,
+};
 use mpquic_sched::{Registry, RegistryError, SchedulerFactory};
 use mpquic_sim::workload::Workload;
 use mpquic_sim::{
@@ -288,6 +291,9 @@ impl NetworkSpec {
             .initial_mtu(self.mtu)?
             .max_mtu(self.mtu)?;
         transport.slow_start(self.slow_start);
+        if let Some(asks) = self.ack_frequency {
+            transport.ack_frequency_config(asks.then(AckFrequencyConfig::default));
+        }
         Ok(transport)
     }
 }

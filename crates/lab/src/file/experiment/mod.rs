@@ -267,8 +267,8 @@ impl Experiment {
         )
     }
 
-    /// The same with a start as in files: `library`, which is what this library ships (`start`, `race`, `slow_start` and
-    /// `tail_copies`), `confirmed` or `complete`. The title says which, and the congestion controls.
+    /// The same with a start as in files: `library`, which is what this library ships (`start`, `race`, `slow_start`,
+    /// `tail_copies` and `ack_frequency`), `confirmed` or `complete`. The title says which, and the congestion controls.
     ///
     /// # Errors
     ///

@@ -150,6 +150,18 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
             _ => return Err(item.expected("true or false")),
         },
     };
+    // What other stacks do is pinned; what the library does follows its default.
+    let ack_frequency = match setting("ack_frequency") {
+        None => (!library).then_some(false),
+        Some(item) => match item.node.value {
+            Value::Flag(flag) => Some(flag),
+            _ => {
+                return Err(
+                    item.expected("true or false, whether fewer acknowledgements are asked for")
+                );
+            }
+        },
+    };
     let pacing = match setting("pacing") {
         None => true,
         Some(item) => match item.node.value {
@@ -315,6 +327,7 @@ fn one(item: &Item<'_>, set: &str, shared: &Shared<'_>) -> Result<NetworkSpec, F
         initial_window,
         slow_start,
         tail_copies,
+        ack_frequency,
         pacing,
         mtu,
         schedulers,

@@ -172,6 +172,7 @@ fn include(
             network.initial_window = random::INITIAL_WINDOW;
             network.slow_start = SlowStart::default();
             network.tail_copies = true;
+            network.ack_frequency = None;
             network.schedulers = Vec::new();
             network.workloads = uses.iter().map(ToString::to_string).collect();
             if !congestion.is_empty() {

@@ -563,6 +563,17 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
     let copies = networks(PATHS, "tail_copies = true");
     assert!(copies[0].tail_copies && !all[0].tail_copies);
     assert!(copies[0].describe().ends_with(", tail copies"));
+    let fewer = networks(PATHS, "ack_frequency = [true, false]");
+    assert_eq!(
+        names(&fewer),
+        ["one/ack_frequency=true", "one/ack_frequency=false"]
+    );
+    assert_eq!(
+        [0, 1].map(|at| fewer[at].ack_frequency),
+        [Some(true), Some(false)]
+    );
+    assert!(fewer[0].describe().ends_with(", ACK frequency"));
+    assert_eq!(all[0].ack_frequency, Some(false));
     let paced = networks(PATHS, "pacing = [true, false]");
     assert_eq!(names(&paced), ["one/pacing=true", "one/pacing=false"]);
     assert_eq!([0, 1].map(|at| paced[at].pacing), [true, false]);
@@ -590,6 +601,10 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
         (network.start, network.race, network.slow_start)
     };
     assert_eq!([0, 1].map(|at| library[at].tail_copies), [false, true]);
+    assert_eq!(
+        [0, 1].map(|at| library[at].ack_frequency),
+        [Some(false), None]
+    );
     let before = (PathStart::Confirmed, false, SlowStart::HyStartPlusPlus);
     assert_eq!(start(0), before);
     assert_eq!(start(1), (PathStart::Complete, true, SlowStart::Rapid));

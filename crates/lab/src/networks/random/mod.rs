@@ -162,6 +162,7 @@ fn network(
         initial_window: INITIAL_WINDOW,
         slow_start: SlowStart::default(),
         tail_copies: true,
+        ack_frequency: None,
         pacing: true,
         mtu: MTU,
         schedulers: Vec::new(),
