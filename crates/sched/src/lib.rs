@@ -80,12 +80,13 @@ pub use mpquic_bandit::{Boundaries, FirstPacket};
 pub use serde_json;
 
 pub use mpquic_sched_core::{
-    Acked, Arrival, ArrivalConfig, ConnectionFacts, ConnectionId, Context, Data, Decision, Dir,
-    EcnCodepoint, Fallbacks, IntoSchedulerFactory, Learned, LearnedArm, LearnedGap, LearnedOnline,
-    LearnedPair, LearnedPolicy, Lost, MAX_PATHS, MAX_STREAM_VIEWS, MinRtt, MinRttConfig, PathId,
-    PathIndex, PathKey, PathMemory, PathSet, PathStatus, PathUpdate, PathUpdateKind, PathView,
-    QueueView, RttHistory, SavedPath, Scheduler, SchedulerFactory, Sent, Side, StreamHead,
-    StreamHints, StreamId, StreamUpdate, StreamUpdateKind, StreamView, TransportErrorCode, VarInt,
+    Acked, Arrival, ArrivalConfig, ConnectionFacts, ConnectionId, Context, CopyCause, Data,
+    Decision, Dir, EcnCodepoint, Fallbacks, IntoSchedulerFactory, Learned, LearnedArm, LearnedGap,
+    LearnedOnline, LearnedPair, LearnedPolicy, Lost, MAX_PATHS, MAX_STREAM_VIEWS, MinRtt,
+    MinRttConfig, PathId, PathIndex, PathKey, PathMemory, PathSet, PathStatus, PathUpdate,
+    PathUpdateKind, PathView, QueueView, RttHistory, SavedPath, Scheduler, SchedulerFactory, Sent,
+    Side, StreamHead, StreamHints, StreamId, StreamUpdate, StreamUpdateKind, StreamView,
+    TransportErrorCode, VarInt,
 };
 
 /// The README's example compiles.

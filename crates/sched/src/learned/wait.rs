@@ -10,7 +10,7 @@ use super::features::{Features, flow_control_window, reference_time};
 use super::pairs::{PairState, Pairs};
 use super::rewards::{Case, Earned, Rewards};
 use crate::memory::Recall;
-use crate::support::StickyWaiting;
+use crate::support::{Fastest, StickyWaiting, has_new_data, usable};
 use crate::{
     Acked, Arm, Context, Decision, FeatureRtt, Learned, LearnedPair, PathIndex, PathUpdate,
     PathView, Reward, Scheduler, Sent, Step, StreamUpdate,
@@ -121,6 +121,8 @@ pub struct Common {
     pub(super) features: FeatureRtt,
     /// Whether C in the features is no more than what there is to send.
     pub(super) backlog: bool,
+    /// Whether the rule is asked while the fast path has room, too.
+    pub(super) with_room: bool,
 }
 
 /// A decision.
@@ -314,6 +316,35 @@ impl<R: WaitRule> LearnedWait<R> {
         }
         choice.arm
     }
+
+    /// The decision for new data that goes on the fast path otherwise: the rule may give it to the next one that has room.
+    #[cold]
+    fn choose_with_room(&mut self, cx: &Context<'_>, decision: Decision) -> Decision {
+        let queue = cx.queue;
+        if queue.retransmittable > 0 || queue.control || !has_new_data(cx) {
+            return decision;
+        }
+        let Some(Fastest {
+            overall: fast,
+            sendable: Some(with_room),
+        }) = Fastest::of(cx)
+        else {
+            return decision;
+        };
+        // The wait has asked if it is full.
+        if fast.index != with_room.index || fast.suspect || !fast.has_rtt() {
+            return decision;
+        }
+        let others = usable(cx).filter(|path| path.index != fast.index);
+        let ready = others.filter(|path| path.can_send && !path.suspect && path.has_rtt());
+        let Some(slow) = ready.min_by_key(|path| path.rtt_rank()) else {
+            return decision;
+        };
+        match self.choose(cx, fast, slow) {
+            Arm::Send => Decision::send(slow.index),
+            Arm::Wait => decision,
+        }
+    }
 }
 
 impl<R: WaitRule> Drop for LearnedWait<R> {
@@ -395,6 +426,9 @@ impl<R: WaitRule> Scheduler for LearnedWait<R> {
         let mut wait = self.wait;
         let decision = wait.decide(cx, |fast, slow| self.choose(cx, fast, slow));
         self.wait = wait;
+        if self.common.with_room {
+            return self.choose_with_room(cx, decision);
+        }
         decision
     }
 

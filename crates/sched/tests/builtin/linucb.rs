@@ -282,6 +282,39 @@ fn a_wait_stands_and_its_first_packet_counts_from_the_decision() {
 }
 
 #[test]
+fn with_room_on_both_paths_the_model_may_choose_too() {
+    let config = |with_room, p_tx| LinucbConfig {
+        with_room,
+        p_tx,
+        ..LinucbConfig::default()
+    };
+    let mut plain = Connection::new(&config(false, 1.0));
+    assert_eq!(plain.next(0, &pair(true)), Some(0));
+    // Nothing is known, both arms are equal: transmit on the slow path, as when the fast one is full.
+    let mut asked = Connection::new(&config(true, 1.0));
+    assert_eq!(asked.next(0, &pair(true)), Some(1));
+    assert_eq!(asked.next(0, &pair(false)), Some(1));
+    // Lost data, and data for which no other path has room, leave no choice.
+    let mut lost = queue();
+    lost.retransmittable = 1000;
+    assert_eq!(asked.next_of(0, &pair(true), &lost), Some(0));
+    let mut alone = pair(true);
+    alone[1].can_send = false;
+    assert_eq!(asked.next(0, &alone), Some(0));
+    assert_eq!(asked.decided().len(), 2);
+
+    // The other arm does not wait: the fast path has room. 1000 bytes in 40 ms.
+    let mut fast = Connection::new(&config(true, 0.0));
+    assert_eq!(fast.next(0, &pair(true)), Some(0));
+    fast.acked(40, 0, 0, 1000);
+    fast.acked(1000, 0, 900, 0);
+    let [(0, Arm::Wait, reward)] = fast.settled()[..] else {
+        panic!("{:?}", fast.settled());
+    };
+    near(reward, 0.025);
+}
+
+#[test]
 fn after_the_probe_timeout_a_new_decision_is_due() {
     let mut connection = Connection::new(&LinucbConfig {
         p_tx: 0.0,

@@ -91,6 +91,7 @@ impl WaitRule for FalconRule {
             seed: config.seed,
             features: config.features,
             backlog: config.backlog,
+            with_room: false,
         }
     }
 

@@ -44,6 +44,10 @@ pub struct LinucbConfig {
     /// Whether C in the features is no more than what there is to send. Default false: it is what the
     /// peer's windows leave, as in the paper, and the end of the data cannot be seen coming (ours).
     pub backlog: bool,
+    /// Whether the choice is put to the model while the fast path has room, too: `wt` is then to send on it, `tx` to leave
+    /// it the room that it has. Default false. The paper's first extension of its action sets, "Addition 1".
+    #[serde(skip_serializing_if = "is_default")]
+    pub with_room: bool,
 }
 
 impl Default for LinucbConfig {
@@ -65,6 +69,7 @@ impl Default for LinucbConfig {
             first_packet: FirstPacket::default(),
             features: FeatureRtt::default(),
             backlog: false,
+            with_room: false,
         }
     }
 }

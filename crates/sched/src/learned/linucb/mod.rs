@@ -31,7 +31,8 @@ use crate::{Arm, LearnedPair, PathIndex};
 /// bytes per millisecond, over 1000 by default. The arm with the larger θ·x + α sqrt(x' A⁻¹ x)
 /// is chosen ([`LinUcb`](mpquic_bandit::LinUcb)), `tx` if they are equal, as they are before any reward. It is then
 /// kept with the probability `p_tx` or `p_wt` of that arm, 1 by default, else the other one is
-/// taken. There is one model for each ordered pair (`f`, `s`), so that any number of paths works; a
+/// taken. With `with_room`, the same is asked while `f` has room and another path, `s`, has it too: `tx` is then to send on
+/// `s`, `wt` to send on `f`, which has what waiting would bring. There is one model for each ordered pair (`f`, `s`), so that any number of paths works; a
 /// new pair's starts from the mean of the others.
 ///
 /// **Reward.** What the packets sent from the decision on bring, as they are released in order over
@@ -119,6 +120,7 @@ impl WaitRule for LinucbRule {
             seed: config.seed,
             features: config.features,
             backlog: config.backlog,
+            with_room: config.with_room,
         }
     }
 

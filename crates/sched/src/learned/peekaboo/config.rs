@@ -70,6 +70,10 @@ pub struct PeekabooConfig {
     /// Whether C in the features is no more than what there is to send. Default false: it is what the
     /// peer's windows leave, as in the paper, and the end of the data cannot be seen coming (ours).
     pub backlog: bool,
+    /// Whether the choice is put to the model while the fast path has room, too: `wt` is then to send on it, `tx` to leave
+    /// it the room that it has. Default false. The paper's first extension of its action sets, "Addition 1".
+    #[serde(skip_serializing_if = "is_default")]
+    pub with_room: bool,
     /// Which bytes use up a budget: those while the pair was in "question", the default (ours), or all that were
     /// "released".
     #[serde(skip_serializing_if = "is_default")]
@@ -134,6 +138,7 @@ impl Default for PeekabooConfig {
             first_packet: FirstPacket::default(),
             features: FeatureRtt::default(),
             backlog: false,
+            with_room: false,
             budget_of: BudgetOf::default(),
             tx_bytes: 750_000,
             wt_bytes: 750_000,

@@ -162,6 +162,7 @@ impl WaitRule for PeekabooRule {
             seed: config.seed,
             features: config.features,
             backlog: config.backlog,
+            with_room: config.with_room,
         }
     }
 
