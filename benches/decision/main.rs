@@ -18,6 +18,7 @@ use mpquic_sched::Registry;
 fn registry() -> Registry {
     let mut registry = Registry::new();
     mpquic_lab::replica::register(&mut registry).expect("no built-in one has these names");
+    mpquic_lab::own::register(&mut registry).expect("nor these");
     registry
 }
 
@@ -44,6 +45,7 @@ const SCHEDULERS: &[&str] = &[
     "daps_gap",
     "dems",
     "dqn_online",
+    "kept",
     "minrtt_ns3",
     "mptcp",
     "otias",
@@ -51,6 +53,7 @@ const SCHEDULERS: &[&str] = &[
     "redundant",
     "rr_ns3",
     "single",
+    "split",
     "stms",
     "stream_minrtt",
     "ucb",

@@ -21,6 +21,7 @@ const WAITING: &[&str] = &[
     "blest_overflow",
     "ecf",
     "ecf_a",
+    "kept",
     "sa_ecf",
     "linucb",
     "peek_frozen",

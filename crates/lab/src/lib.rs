@@ -10,6 +10,7 @@
 mod command;
 mod file;
 mod networks;
+pub mod own;
 mod plan;
 pub mod replica;
 mod result;

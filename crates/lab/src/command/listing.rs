@@ -7,8 +7,8 @@ use crate::command::cli::{Failure, cannot};
 use crate::file::experiment::{Experiment, FileError};
 use crate::file::scheduler_set::Schedulers;
 use crate::plan::Plan;
-use crate::replica;
 use crate::run::time_lost;
+use crate::{own, replica};
 
 /// Executes `list`.
 pub(crate) fn files(
@@ -77,9 +77,10 @@ pub(crate) fn names(schedulers: &Schedulers, out: &mut dyn Write) -> Result<(), 
     let registry = schedulers.registry();
     let schedulers: Vec<_> = registry
         .names()
-        .filter(|name| !replica::NAMES.contains(name))
+        .filter(|name| !replica::NAMES.contains(name) && !own::NAMES.contains(name))
         .collect();
     writeln!(out, "schedulers: {}", schedulers.join(", "))?;
+    writeln!(out, "for experiments only: {}", own::NAMES.join(", "))?;
     writeln!(
         out,
         "replicas of published faults, not for use: {}",

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use mpquic_sched::{Registry, RegistryError};
 
 use crate::plan::build;
-use crate::replica;
-use crate::run::split;
+use crate::{own, replica};
 
 type Register = dyn Fn(&mut Registry) -> Result<(), RegistryError> + Send + Sync;
 
@@ -92,8 +91,8 @@ fn built_in() -> Registry {
     let mut registry = mpquic_sched_neural::registry();
     #[cfg(not(feature = "neural"))]
     let mut registry = Registry::new();
-    split::register(&mut registry);
-    // As with `split`: only a built-in scheduler of the same name could be in the way.
+    // Only a built-in scheduler of the same name could be in the way, and would then be the one that is meant.
+    let _ = own::register(&mut registry);
     let _ = replica::register(&mut registry);
     registry
 }

@@ -7,7 +7,6 @@ pub(crate) mod qlogs;
 pub mod runner;
 pub(crate) mod scenario;
 pub(crate) mod setup;
-pub(crate) mod split;
 pub(crate) mod time_lost;
 pub(crate) mod timelines;
 pub(crate) mod training;

@@ -9,9 +9,8 @@ use super::reader::{FileError, Item, Node, Value};
 use super::vary;
 use crate::Schedulers;
 use crate::file::network::Parameter;
-use crate::replica;
 use crate::run::oracle;
-use crate::run::split;
+use crate::{own, replica};
 
 /// The most training runs: more than any scheduler needs. The limit catches typing errors.
 const MAX_TRAINING: u64 = 1000;
@@ -131,8 +130,8 @@ const ALL: &str = "*";
 
 /// All schedulers of the registry that work without a configuration and that the list has not named
 /// before it. Left out are copies of published faults, those that ask a trained network, which not
-/// every program has, `single`, which is a reference and not a scheduler of several paths, and `split`, which stands for
-/// what is known with hindsight.
+/// every program has, `single`, which is a reference and not a scheduler of several paths, and those for experiments
+/// only.
 fn others<'a>(registry: &Registry, named: &[SchedulerSpec]) -> Vec<Entry<'a>> {
     let asks_network = |name: &str| {
         let made = registry.build(name, &serde_json::Value::Null);
@@ -142,7 +141,8 @@ fn others<'a>(registry: &Registry, named: &[SchedulerSpec]) -> Vec<Entry<'a>> {
         })
     };
     let left = registry.names().filter(|name| {
-        !["single", split::NAME].contains(name)
+        *name != "single"
+            && !own::NAMES.contains(name)
             && !replica::NAMES.contains(name)
             && !named.iter().any(|spec| spec.label == *name)
             && !asks_network(name)

@@ -1,19 +1,10 @@
 //! A fixed split of each transfer between the fastest path and the others, for the best one with hindsight.
 
 use mpquic_sched::{
-    Context, Decision, InvalidConfig, PathIndex, PathView, Registry, Scheduler, Sent, StreamUpdate,
+    Context, Decision, InvalidConfig, PathIndex, PathView, Scheduler, Sent, StreamUpdate,
     StreamUpdateKind,
 };
 use serde::Deserialize;
-
-/// Registers the lab's own scheduler.
-pub(crate) fn register(registry: &mut Registry) {
-    // Only a built-in scheduler of the same name could be in the way, and would then be the one that is meant.
-    let _ = registry.register_checked(NAME, SplitConfig::check, Split::new);
-}
-
-/// The name of [`Split`] in experiment files.
-pub(crate) const NAME: &str = "split";
 
 /// Sends a given share of each transfer on other paths than the fastest one, and no more, as early as it can.
 ///
@@ -25,7 +16,7 @@ pub(crate) const NAME: &str = "split";
 /// It is no scheduler for connections: the share is tuned for a network with hindsight, and the best of all shares says
 /// what any split of the transfer can gain there.
 #[derive(Debug)]
-struct Split {
+pub(super) struct Split {
     share: f64,
     /// What the slower paths may still carry, bytes.
     allowed: f64,
@@ -36,13 +27,13 @@ struct Split {
 /// Settings of [`Split`].
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct SplitConfig {
+pub(super) struct SplitConfig {
     /// Of the bytes of a transfer, 0 to 1.
     share: f64,
 }
 
 impl SplitConfig {
-    fn check(&self) -> Result<(), InvalidConfig> {
+    pub(super) fn check(&self) -> Result<(), InvalidConfig> {
         match self.share {
             0.0..=1.0 => Ok(()),
             share => Err(InvalidConfig::field(
@@ -54,7 +45,7 @@ impl SplitConfig {
 }
 
 impl Split {
-    const fn new(config: &SplitConfig) -> Self {
+    pub(super) const fn new(config: &SplitConfig) -> Self {
         Self {
             share: config.share,
             allowed: 0.0,
@@ -104,7 +95,7 @@ impl Scheduler for Split {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use mpquic_sched::{QueueView, StreamId, VarInt};
+    use mpquic_sched::{QueueView, Registry, StreamId, VarInt};
     use serde_json::json;
 
     use super::*;
@@ -114,7 +105,7 @@ mod tests {
     fn the_slower_path_carries_its_share_of_each_transfer_and_no_more() {
         let now = Instant::now();
         let mut registry = Registry::empty();
-        register(&mut registry);
+        crate::own::register(&mut registry).unwrap();
         let mut split = registry.build("split", &json!({"share": 0.3})).unwrap();
         let mut paths =
             [40, 10].map(|rtt| PathView::of((rtt == 10).into(), Duration::from_millis(rtt)));
