@@ -79,7 +79,8 @@ Exit status:
 
 pub(crate) const CHECK_FIGURES: &str = "\
 A page's section names its command between backticks; of its tables of medians, the first number of each cell is compared, digit
-by digit. A draw runs only the cells that it needs, with all their seeds.
+by digit. A draw runs only the cells that it needs, with all their seeds; it leaves out sections that say that they were not made
+again since some day.
 
 Examples:
   mpquic-lab check-figures --by $(git rev-parse HEAD)

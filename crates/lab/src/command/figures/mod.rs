@@ -174,7 +174,10 @@ pub(crate) fn run(
     let pages = read(&arguments.pages)?;
     let mut drawn = Vec::new();
     for (page, sections) in &pages {
-        for section in sections {
+        for section in sections
+            .iter()
+            .filter(|section| arguments.all || !section.old)
+        {
             for (place, says) in &section.figures {
                 drawn.push((&**page, section, place, &**says));
             }
@@ -182,7 +185,7 @@ pub(crate) fn run(
     }
     if drawn.is_empty() {
         return Err(Failure::Usage(
-            "these pages have no section with a command and a table of medians".into(),
+            "these pages have no section with a command and a table of medians that is not said to be old".into(),
         ));
     }
     let known = drawn.len();

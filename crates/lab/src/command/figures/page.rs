@@ -20,7 +20,12 @@ pub(super) struct Section {
     /// The arguments of `mpquic-lab run`.
     pub(super) command: Vec<String>,
     pub(super) figures: BTreeMap<Place, String>,
+    /// It says that it was not made again since something changed: its figures are known to have moved.
+    pub(super) old: bool,
 }
+
+/// What an old section says.
+const OLD: &str = "Not made again since ";
 
 /// The sections of a page that name their command.
 pub(super) fn sections(page: &str) -> Vec<Section> {
@@ -34,6 +39,7 @@ pub(super) fn sections(page: &str) -> Vec<Section> {
             title: title.trim().to_owned(),
             command,
             figures: figures(text),
+            old: text.contains(OLD),
         });
     }
     sections
@@ -165,7 +171,9 @@ mod tests {
             title,
             command,
             figures,
+            old,
         } = &sections[0];
+        assert!(!old);
         assert_eq!(title, "Figure 4");
         let expected = ["experiments/a.toml", "--seeds", "6", "--only", "^x|y z$"];
         assert_eq!(command[..], expected);
@@ -181,6 +189,15 @@ mod tests {
         ];
         let expected = expected.map(|(place, figure)| (place, figure.to_owned()));
         assert_eq!(*figures, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn an_old_section_says_so() {
+        let page = PAGE.replace(
+            "Text, median",
+            "Not made again since 2026-11-26. Text, median",
+        );
+        assert!(sections(&page)[0].old);
     }
 
     #[test]
