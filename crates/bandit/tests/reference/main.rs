@@ -1,7 +1,9 @@
 //! The numbers of other libraries on the same log: MABWiser's, River's, Vowpal Wabbit's estimators, scikit-learn's.
 
+use std::collections::BTreeMap;
+
 use mpquic_bandit::{
-    Choice, Decisions, EpsilonGreedy, LinUcb, LinUcbConfig, Logged, OffPolicy, Step,
+    Choice, Decisions, EpsilonGreedy, Estimate, LinUcb, LinUcbConfig, Logged, OffPolicy, Step,
 };
 use serde::Deserialize;
 
@@ -128,4 +130,52 @@ fn estimates_are_those_of_vowpal_wabbit_and_of_the_formulas() {
     close(judged.direct().value, reference.direct);
     close(judged.doubly_robust().value, reference.doubly_robust);
     close(judged.doubly_robust().error, reference.doubly_robust_error);
+}
+
+/// What Python reads: the log as serde writes it, and what is estimated here. `UPDATE=1` writes both anew.
+#[test]
+fn the_log_and_its_estimates_are_those_that_python_is_tested_with() {
+    let reference = Reference::read();
+    let model = reference.model();
+    let (mut log, mut judged) = (String::new(), [OffPolicy::new(), OffPolicy::clipped(2.0)]);
+    for (line, target) in reference.lines().iter().zip(&reference.target) {
+        log += &serde_json::to_string(line).unwrap();
+        log.push('\n');
+        let predicted = model.means(&line.context);
+        let expected = (0..K).map(|k| target[k] * predicted[k]).sum();
+        let Choice { arm, probability } = line.choice;
+        for judged in &mut judged {
+            let (target, q) = (target[arm], predicted[arm]);
+            judged
+                .add_modelled(target, probability, line.reward, q, expected)
+                .unwrap();
+        }
+    }
+    let [judged, clipped] = judged;
+    let pair = |estimate: Estimate| vec![estimate.value, estimate.error];
+    let ours = BTreeMap::from([
+        ("ips", pair(judged.ips())),
+        ("snips", pair(judged.snips())),
+        ("doubly_robust", pair(judged.doubly_robust())),
+        ("direct", pair(judged.direct())),
+        ("ips_clipped_at_2", pair(clipped.ips())),
+        ("effective_lines", vec![judged.effective_lines()]),
+        ("largest_weight", vec![judged.largest_weight()]),
+    ]);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/reference");
+    if std::env::var_os("UPDATE").is_some() {
+        let text = serde_json::to_string_pretty(&ours).unwrap() + "\n";
+        std::fs::write(format!("{folder}/judged.json"), text).unwrap();
+        std::fs::write(format!("{folder}/log.jsonl"), &log).unwrap();
+    }
+    let written = std::fs::read_to_string(format!("{folder}/log.jsonl")).unwrap();
+    assert_eq!(written, log);
+    let text = std::fs::read_to_string(format!("{folder}/judged.json")).unwrap();
+    let written: BTreeMap<String, Vec<f64>> = serde_json::from_str(&text).unwrap();
+    assert_eq!(written.len(), ours.len());
+    for (name, values) in &ours {
+        for (ours, written) in values.iter().zip(&written[*name]) {
+            close(*ours, *written);
+        }
+    }
 }
