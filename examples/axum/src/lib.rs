@@ -2,22 +2,27 @@
 //!
 //! - Each connection and each request has a task. Bodies pass piece by piece in both directions.
 //! - At the end, connections take no new requests (GOAWAY, RFC 9114 section 5.2), and those that run have time to finish.
-//! - Early data is not accepted: `rustls::ServerConfig::max_early_data_size` stays 0. Whoever turns it on answers 425 (RFC 8470) to all
-//!   that may not be done twice.
+//! - A client that comes again asks with its first packet (early data). Somebody who recorded that can send it again, so that until the handshake
+//!   is complete only what is safe to do twice is done; all else is answered with 425 (RFC 8470 section 5.2), and the client asks again.
+//! - What connections, paths and requests do is counted for Prometheus, and served by plain HTTP at an address of its own.
 
 use std::error::Error;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, StatusCode};
+use axum::routing::get;
 use bytes::{Buf as _, Bytes};
 use futures_util::{StreamExt as _, stream};
-use mpquic::{Connection, Endpoint, ServerConfig, TransportConfig};
+use metrics::{counter, histogram};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use mpquic::metrics::Metrics;
+use mpquic::{Connection, Endpoint, Incoming, ServerConfig, TransportConfig};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,6 +36,8 @@ type Resolver = h3::server::RequestResolver<mpquic_h3::Connection, Bytes>;
 const MAX_FIELDS: u64 = 64 * 1024;
 /// How long requests have to finish when the server stops.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Sessions that are kept: a client that comes again without one has a whole handshake.
+const SESSIONS: usize = 10_000;
 /// How long a client has to take the ends of its answers, and to close, once all requests have finished.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -47,12 +54,30 @@ pub fn listen(addresses: &[SocketAddr], cert: &Path) -> Result<Endpoint, Failure
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)?;
     tls.alpn_protocols = vec![b"h3".to_vec()];
+    // The only value beside 0 that QUIC knows; a session is taken out of the store when its ticket is used.
+    tls.max_early_data_size = u32::MAX;
+    tls.session_storage = rustls::server::ServerSessionMemoryCache::new(SESSIONS);
     let mut transport = TransportConfig::default();
     // A client that takes less of what waits for it holds memory, and gets nowhere.
     transport.min_peer_rate(1_000, Duration::from_secs(30));
+    Metrics::new().attach(&mut transport);
     let mut config = ServerConfig::new(Arc::new(tls))?;
     config.transport(Arc::new(transport));
     Ok(Endpoint::server(config, addresses)?)
+}
+
+/// Counts from here on what connections and requests do; once in a process, before connections are there.
+///
+/// # Errors
+///
+/// If something else counts already.
+pub fn count() -> Result<PrometheusHandle, Failure> {
+    Ok(PrometheusBuilder::new().install_recorder()?)
+}
+
+/// What was counted, as Prometheus reads it: to be served where nobody else looks, such as at 127.0.0.1 (`axum::serve`).
+pub fn figures(counted: PrometheusHandle) -> Router {
+    Router::new().route("/metrics", get(async move || counted.render()))
 }
 
 /// Serves `router` until `stop` is done, then lets requests finish.
@@ -64,7 +89,7 @@ pub async fn serve(endpoint: &Endpoint, router: Router, stop: impl Future<Output
             let (router, stopping) = (router.clone(), stopping.subscribe());
             connections.spawn(async move {
                 let remote = incoming.remote_address();
-                let served = async { connection(incoming.await?, router, stopping).await };
+                let served = connection(incoming, router, stopping);
                 if let Err(error) = served.await {
                     eprintln!("{remote}: {error}");
                 }
@@ -89,9 +114,42 @@ pub async fn serve(endpoint: &Endpoint, router: Router, stop: impl Future<Output
 }
 
 async fn connection(
+    incoming: Incoming,
+    router: Router,
+    stopping: watch::Receiver<bool>,
+) -> Result<(), Failure> {
+    // A server has the connection at once; whose it is shows when the handshake is complete.
+    let (connection, complete) = match incoming.accept()?.into_0rtt() {
+        Ok(early) => early,
+        Err(connecting) => {
+            return requests(
+                connecting.await?,
+                router,
+                stopping,
+                &watch::Sender::new(true),
+            )
+            .await;
+        }
+    };
+    let known = watch::Sender::new(false);
+    let knowing = async {
+        known.send_replace(complete.await);
+        std::future::pending::<()>().await;
+    };
+    let serving = requests(connection, router, stopping, &known);
+    tokio::select! {
+        biased;
+        () = knowing => Ok(()),
+        served = serving => served,
+    }
+}
+
+/// The requests of a connection. Until its client is `known`, only those that are safe are done.
+async fn requests(
     connection: Connection,
     router: Router,
     mut stopping: watch::Receiver<bool>,
+    known: &watch::Sender<bool>,
 ) -> Result<(), Failure> {
     let transport = mpquic_h3::Connection::new(connection.clone());
     let mut builder = h3::server::builder();
@@ -108,10 +166,10 @@ async fn connection(
             },
             _ = stopping.wait_for(|is| *is) => break,
         };
-        let router = router.clone();
+        let (router, known) = (router.clone(), known.subscribe());
         running.spawn(async move {
             // An error leaves the stream, which resets it: the client does not take a part for the whole.
-            if let Err(error) = request(resolver, router).await {
+            if let Err(error) = request(resolver, router, &known).await {
                 eprintln!("a request: {error}");
             }
         });
@@ -136,8 +194,13 @@ async fn connection(
 }
 
 /// One request: to axum, and its answer back.
-async fn request(resolver: Resolver, router: Router) -> Result<(), Failure> {
+async fn request(
+    resolver: Resolver,
+    router: Router,
+    known: &watch::Receiver<bool>,
+) -> Result<(), Failure> {
     let (head, stream) = resolver.resolve_request().await?;
+    let begun = Instant::now();
     let (mut send, recv) = stream.split();
     let body = stream::try_unfold(recv, |mut recv| async move {
         let piece = recv.recv_data().await?;
@@ -145,11 +208,21 @@ async fn request(resolver: Resolver, router: Router) -> Result<(), Failure> {
         Ok::<_, h3::error::StreamError>(piece)
     });
     let (parts, ()) = head.into_parts();
-    let asked = Request::from_parts(parts, Body::from_stream(body));
-    let answer = match router.oneshot(asked).await {
-        Ok(answer) => answer,
-        Err(never) => match never {},
+    let is_replay = !parts.method.is_safe() && !*known.borrow();
+    let answer = if is_replay {
+        let mut answer = Response::new(Body::empty());
+        *answer.status_mut() = StatusCode::TOO_EARLY;
+        answer
+    } else {
+        let asked = Request::from_parts(parts, Body::from_stream(body));
+        match router.oneshot(asked).await {
+            Ok(answer) => answer,
+            Err(never) => match never {},
+        }
     };
+    // By class, as clients choose what they ask for.
+    let class = format!("{}xx", answer.status().as_u16() / 100);
+    counter!("http_requests_total", "status" => class).increment(1);
     let (parts, body) = answer.into_parts();
     let head = Response::from_parts(parts, ());
     send.send_response(head).await?;
@@ -157,5 +230,7 @@ async fn request(resolver: Resolver, router: Router) -> Result<(), Failure> {
     while let Some(piece) = body.next().await {
         send.send_data(piece?).await?;
     }
-    Ok(send.finish().await?)
+    let finished = send.finish().await;
+    histogram!("http_request_seconds").record(begun.elapsed());
+    Ok(finished?)
 }

@@ -1,4 +1,5 @@
-//! The program: three routes on port 4433, or at the addresses that are its arguments; its certificate is in `axum_cert.pem`.
+//! The program: two routes on port 4433, or at the addresses that are its arguments; its certificate is in `axum_cert.pem`. Its figures are at
+//! http://127.0.0.1:9434/metrics.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -15,6 +16,10 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     if addresses.is_empty() {
         addresses.push("0.0.0.0:4433".parse()?);
     }
+    let figures = mpquic_example_axum::figures(mpquic_example_axum::count()?);
+    let looking = tokio::net::TcpListener::bind("127.0.0.1:9434").await?;
+    println!("figures on http://{}/metrics", looking.local_addr()?);
+    tokio::spawn(async move { axum::serve(looking, figures).await });
     let router = Router::new()
         .route("/", get(async || "hello over all paths\n"))
         .route("/echo", post(async |body: axum::body::Body| body));
