@@ -91,7 +91,9 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
             }
             continue;
         }
-        let Some(metric) = &metric else { continue };
+        let Some((metric, family)) = &metric else {
+            continue;
+        };
         let cells = cells(line);
         if heads.is_empty() {
             heads = cells;
@@ -103,10 +105,11 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
         {
             continue;
         }
-        let named = heads
-            .iter()
-            .position(|head| head.starts_with('`'))
-            .unwrap_or(heads.len());
+        let is_column = |head: &String| match family {
+            None => head.starts_with('`'),
+            Some(_) => !NAMES.contains(&head.as_str()),
+        };
+        let named = heads.iter().position(is_column).unwrap_or(heads.len());
         if named == 0 || cells.len() != heads.len() {
             continue;
         }
@@ -115,7 +118,10 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
                 let place = Place {
                     metric: metric.clone(),
                     row: cells[..named].to_vec(),
-                    column: column.trim_matches('`').to_owned(),
+                    column: match family {
+                        None => column.trim_matches('`').to_owned(),
+                        Some((scheduler, parameter)) => format!("{scheduler},{parameter}={column}"),
+                    },
                 };
                 figures.insert(place, figure);
             }
@@ -124,14 +130,27 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
     figures
 }
 
-/// The metric, if the sentence above a table says that it has medians for each network.
-fn of_medians(paragraph: &str) -> Option<String> {
+/// The heads of the columns before a table's figures.
+const NAMES: [&str; 3] = ["network", "workload", "controller"];
+
+/// The metric, if the sentence above a table says that it has medians for each network; and, if its columns are the values of
+/// a parameter of one scheduler, these two.
+fn of_medians(paragraph: &str) -> Option<(String, Option<(String, String)>)> {
     let (metric, rest) = paragraph.split_once(", median")?;
+    let mut family = None;
+    let metric = match metric.split_once(" of `") {
+        None => metric,
+        Some((metric, of)) => {
+            let (scheduler, parameter) = of.strip_suffix('`')?.split_once("` over `")?;
+            family = Some((scheduler.to_owned(), parameter.to_owned()));
+            metric
+        }
+    };
     let single =
         !paragraph.contains("over all networks of a set") && paragraph.trim_end().ends_with(':');
     // What stands between brackets is the unit; a sentence of words is no metric.
     let one = metric.split_whitespace().count() <= 6 && !metric.contains(['`', '.']);
-    (single && one && !rest.is_empty()).then(|| metric.trim().to_owned())
+    (single && one && !rest.is_empty()).then(|| (metric.trim().to_owned(), family))
 }
 
 /// The cells of a row; `\|` does not end one.
@@ -160,6 +179,8 @@ mod tests {
         goodput [Mbit/s], median (95 % interval), ratio to the\nbound [paper]; + better:\n\n\
         | network | controller | `rr` | `min\\|rtt` |\n|---|---|---|---|\n\
         | V1 | olia | 7.848 (7.23 .. 8.16), 0.41 - | **4.5** [5] |\n| V2 | olia | - | 0 |\n\n\
+        goodput [Mbit/s] of `ucb` over\n`c`, median, the best in bold:\n\n\
+        | network | controller | 0 | 0.5 |\n|---|---|---|---|\n| V1 | olia | **7.1** | 6 |\n\n\
         goodput over all networks of a set, each against `rr`, median:\n\n| networks | `rr` |\n|---|---|\n| all | 3 |\n\n\
         ## Words\n\nNothing was run.\n";
 
@@ -186,6 +207,8 @@ mod tests {
             (place("V1", "rr"), "7.848"),
             (place("V1", "min|rtt"), "4.5"),
             (place("V2", "min|rtt"), "0"),
+            (place("V1", "ucb,c=0"), "7.1"),
+            (place("V1", "ucb,c=0.5"), "6"),
         ];
         let expected = expected.map(|(place, figure)| (place, figure.to_owned()));
         assert_eq!(*figures, BTreeMap::from(expected));
