@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::latest_value::LatestValue;
 use super::{Experience, Policy, Unanswered};
-use crate::LearnedOnline;
+use crate::{LearnedOnline, PathUpdate};
 
 /// Where a neural scheduler's policy runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -113,6 +113,13 @@ impl Decider {
     pub fn mark(&mut self, explore: bool) {
         if let Some(policy) = self.learner() {
             policy.mark(explore);
+        }
+    }
+
+    /// Tells a policy that learns of a path.
+    pub fn on_path(&mut self, event: &PathUpdate) {
+        if let Some(policy) = self.learner() {
+            policy.on_path(event);
         }
     }
 

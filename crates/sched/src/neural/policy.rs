@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mpquic_bandit::Draw;
 
 use super::Experience;
-use crate::LearnedOnline;
+use crate::{LearnedOnline, PathUpdate};
 
 /// Answers states: a network, or what stands in for one.
 ///
@@ -50,6 +50,11 @@ pub trait Policy: Send {
     /// ([`StreamHints::explore`](crate::StreamHints::explore)). For those that learn.
     fn mark(&mut self, explore: bool) {
         let _ = explore;
+    }
+
+    /// A path began or ended. For those that learn, and remember by paths what they have learned.
+    fn on_path(&mut self, event: &PathUpdate) {
+        let _ = event;
     }
 
     /// How far it is, for those that learn.

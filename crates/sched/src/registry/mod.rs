@@ -115,8 +115,8 @@ impl Registry {
             .insert_checked("dems", |_| Ok(()), Dems::new)
             .insert(
                 "dqn_online",
-                |config: &DqnOnlineConfig, _: &Services| config.check(),
-                |config, ()| DqnOnline::new(config),
+                recalled("dqn_online", DqnOnlineConfig::check),
+                |config, recall| DqnOnline::with_memory(config, recall.clone()),
                 Services::observed,
             )
             .insert_checked("ecf", EcfConfig::check, Ecf::new)

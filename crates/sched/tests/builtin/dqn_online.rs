@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use mpquic_sched::memory::{Recall, Store};
 use mpquic_sched::neural::{DqnOnline, DqnOnlineConfig, Experience};
 use mpquic_sched::{
-    Acked, LearnedOnline, PathId, PathIndex, PathUpdate, PathUpdateKind, Registry, Scheduler,
-    StreamHints, StreamUpdate, StreamUpdateKind, VarInt,
+    Acked, LearnedOnline, PathId, PathIndex, PathKey, PathUpdate, PathUpdateKind, Registry,
+    Scheduler, StreamHints, StreamUpdate, StreamUpdateKind, VarInt,
 };
 use serde_json::{Value, json};
 
@@ -22,20 +23,27 @@ struct Fixture {
 
 impl Fixture {
     fn new(config: Value) -> Self {
+        Self::with_memory(config, Recall::none())
+    }
+
+    fn with_memory(config: Value, memory: Recall) -> Self {
         let config: DqnOnlineConfig = serde_json::from_value(config).unwrap();
         let decided = Arc::<Mutex<Vec<_>>>::default();
         let into = Arc::clone(&decided);
-        let scheduler = DqnOnline::new(&config).with_observer(Box::new(move |experience| {
-            if let Experience::Decided { action, state, .. } = experience {
-                into.lock().unwrap().push((action[0], state[8]));
-            }
-        }));
+        let scheduler =
+            DqnOnline::with_memory(&config, memory).with_observer(Box::new(move |experience| {
+                if let Experience::Decided { action, state, .. } = experience {
+                    into.lock().unwrap().push((action[0], state[8]));
+                }
+            }));
         let mut asked = Asked::new(scheduler);
         for path in 0..2 {
             let slot = PathIndex::new(path).unwrap();
-            let opened = PathUpdateKind::Opened;
-            let event = PathUpdate::new(slot, PathId(path as u32), asked.now, opened);
-            asked.scheduler.on_path(&event);
+            for kind in [PathUpdateKind::Opened, PathUpdateKind::Validated] {
+                let event = PathUpdate::new(slot, PathId(path as u32), asked.now, kind);
+                let key = PathKey::new(100 + path as u64);
+                asked.scheduler.on_path(&event.with_key(key));
+            }
         }
         Self {
             asked,
@@ -109,6 +117,44 @@ fn it_learns_which_action_makes_chunks_arrive_soon() {
     assert!(online.epsilon < 0.01 && online.steps > 5000, "{online}");
     let text = f.asked.scheduler.learned().unwrap().to_string();
     assert!(text.contains("300 transitions from 300 episodes"), "{text}");
+}
+
+#[test]
+fn the_next_connection_begins_with_what_was_learned() {
+    for train in ["chunk", "thread"] {
+        let config = || json!({"seed": 1, "epsilon_decay": 0.98, "train": train});
+        let store = Store::new();
+        let recall = || store.recall("dqn_online", &json!({"train": train}));
+        let mut first = Fixture::with_memory(config(), recall());
+        while first.online().steps < 20 {
+            first.chunk(false);
+            // The thread takes its own time.
+            std::thread::park_timeout(Duration::from_micros(100));
+        }
+        let epsilon = first.online().epsilon;
+        drop(first);
+        assert_eq!((store.len(), store.refused()), (1, 0));
+        let mut next = Fixture::with_memory(config(), recall());
+        assert_eq!(next.online().epsilon, epsilon);
+        next.chunk(false);
+        assert!(next.online().explored <= 1);
+        // Without paths that are known there is nothing to begin with.
+        let new = Fixture::with_memory(config(), store.recall("dqn_online", &json!({})));
+        assert_eq!(new.online().epsilon, 1.0);
+    }
+    // What it learns holds: action 5 from the first chunk on.
+    let store = Store::new();
+    let recall = || store.recall("dqn_online", &json!({}));
+    let config = || json!({"seed": 1, "epsilon_decay": 0.98});
+    let mut first = Fixture::with_memory(config(), recall());
+    for _ in 0..300 {
+        first.chunk(false);
+    }
+    drop(first);
+    let mut next = Fixture::with_memory(config(), recall());
+    let actions: Vec<_> = (0..30).map(|_| next.chunk(false)).collect();
+    let best = actions.iter().filter(|action| **action == 5).count();
+    assert!(best > 25, "{actions:?}");
 }
 
 #[test]

@@ -94,10 +94,12 @@ pub(super) fn read(
                 },
                 ..item.error(fault.to_string())
             })?;
-            // A policy was trained in advance. Its scheduler reports it, and keeps nothing from one
-            // run to the next.
+            // A policy that was trained in advance is reported by its scheduler, which keeps nothing from one run to the
+            // next; one that learns within the connection keeps that.
             let learned = scheduler.learned();
-            let learns = all || learned.is_some_and(|learned| learned.policy.is_none());
+            let learns = all
+                || learned
+                    .is_some_and(|learned| learned.policy.is_none() || learned.online.is_some());
             spec.spec.training = match &spec.train {
                 Some((0, _)) => 0,
                 Some((runs, _)) if learns => *runs,

@@ -353,6 +353,7 @@ impl Scheduler for Dqn {
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.on_path(event);
         }
+        self.decider.on_path(event);
     }
 
     fn on_stream(&mut self, event: &StreamUpdate) {

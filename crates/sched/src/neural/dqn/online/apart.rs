@@ -1,7 +1,7 @@
 //! A learner on a thread of its own: transitions go there and networks come back, and neither side waits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ struct Shared {
     refreshes: AtomicU64,
     steps: AtomicU64,
     stop: AtomicBool,
+    /// A network to go on from, until the thread has taken it.
+    begin: Mutex<Option<Box<Network<HIDDEN>>>>,
 }
 
 impl Apart {
@@ -50,6 +52,7 @@ impl Apart {
             refreshes: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            begin: Mutex::new(None),
         });
         let (transitions, incoming) = RingBuffer::new(WAITING);
         let its = Arc::clone(&shared);
@@ -74,6 +77,14 @@ impl Apart {
         match self.transitions.push(transition) {
             Ok(()) => self.given += 1,
             Err(_) => self.lost += 1,
+        }
+    }
+
+    /// Goes on from a network that an earlier connection has learned. For the beginning of a connection: it waits for a
+    /// lock that is hardly ever held.
+    pub(super) fn begin_with(&self, network: &Network<HIDDEN>) {
+        if let Ok(mut begin) = self.shared.begin.lock() {
+            *begin = Some(Box::new(network.clone()));
         }
     }
 
@@ -127,6 +138,10 @@ impl Shared {
         let mut refreshed = 0;
         let mut weights = vec![0.0; learner.network().parameters().count()];
         while !self.stop.load(Ordering::Acquire) {
+            let begin = self.begin.lock().ok().and_then(|mut begin| begin.take());
+            if let Some(network) = begin {
+                learner.begin_with(&network);
+            }
             for _ in 0..WAITING {
                 let Ok(transition) = incoming.pop() else {
                     break;

@@ -83,6 +83,13 @@ impl Learner {
         &self.target
     }
 
+    /// Goes on from a network that an earlier connection has learned; what it learned from is gone.
+    pub(super) fn begin_with(&mut self, network: &Network<HIDDEN>) {
+        (*self.network).clone_from(network);
+        (*self.target).clone_from(network);
+        self.adam = Adam::new(self.rate);
+    }
+
     /// What decides before anything was learned.
     pub(super) fn network(&self) -> &Network<HIDDEN> {
         &self.network

@@ -3,6 +3,7 @@
 mod apart;
 mod config;
 mod learner;
+mod memory;
 mod network;
 mod replay;
 
@@ -15,10 +16,12 @@ use mpquic_bandit::Draw;
 
 use self::apart::Apart;
 use self::learner::Learner;
+use self::memory::{Memory, Remembered};
 use self::network::{HIDDEN, Network};
 use self::replay::Transition;
 use super::state::STATE;
 use super::{Dqn, DqnConfig};
+use crate::memory::Recall;
 use crate::neural::{Decider, Experience, NeuralScheduler, Observer, Policy, Run, Unanswered};
 use crate::{
     Acked, Context, Decision, Learned, LearnedOnline, Lost, PathUpdate, Scheduler, Sent,
@@ -52,6 +55,9 @@ const MOST_STEPS: u128 = 1000;
 /// **What it does when it cannot know.** As [`Dqn`]. It also learns from what it did then. If learning runs away to
 /// what is no number, the network that learns goes back to the target. Without chunk hints, whatever is queued is one chunk;
 /// with [`Train::Chunk`], nothing is learned before it has arrived.
+///
+/// **What is remembered.** With a [memory](crate::memory), the network and epsilon, when the connection ends, by its first two
+/// paths; the next connection over these begins with both (ours: the paper's learner begins anew with each video).
 ///
 /// **Source.** Lee, Yoo: *Reinforcement Learning Based Multipath QUIC Scheduler for Multimedia Streaming*, Sensors
 /// 22:6333, 2022, algorithm 1 and section 4; from its public code: the hidden layers, the scales of the state, a step
@@ -89,12 +95,18 @@ impl DqnOnline {
 
     /// A scheduler with these settings that has learned nothing.
     pub fn new(config: &DqnOnlineConfig) -> Self {
+        Self::with_memory(config, Recall::none())
+    }
+
+    /// The same, which begins with what an earlier connection over the same two paths has learned, and leaves there what it
+    /// learns.
+    pub fn with_memory(config: &DqnOnlineConfig, memory: Recall) -> Self {
         let inner = DqnConfig {
             seed: config.seed,
             interval_ms: config.interval_ms,
             ..DqnConfig::default()
         };
-        let policy = Box::new(Online::new(config));
+        let policy = Box::new(Online::new(config, memory));
         let decider = Decider::new(policy, Run::Inline, STATE, Dqn::OUTPUTS);
         let received = config.ninth == Ninth::Received;
         Self(Dqn::with("dqn_online", inner, received, decider))
@@ -195,10 +207,11 @@ struct Online {
     recent: Box<[Made; RECENT]>,
     /// The decision that is over and its reward, until the next state is known.
     pending: Option<(Made, f32)>,
+    memory: Memory,
 }
 
 impl Online {
-    fn new(config: &DqnOnlineConfig) -> Self {
+    fn new(config: &DqnOnlineConfig, recall: Recall) -> Self {
         let learner = Learner::new(config);
         let nothing = Made {
             number: u64::MAX,
@@ -229,6 +242,17 @@ impl Online {
             forgotten: 0,
             recent: Box::new([nothing; RECENT]),
             pending: None,
+            memory: Memory::new(recall),
+        }
+    }
+
+    /// Goes on where an earlier connection has ended.
+    fn begin_with(&mut self, remembered: &Remembered) {
+        remembered.copy_to(&mut self.network);
+        self.epsilon = remembered.epsilon;
+        match &mut self.place {
+            Place::Here(learner, ..) => learner.begin_with(&self.network),
+            Place::Apart(apart) => apart.begin_with(&self.network),
         }
     }
 
@@ -307,6 +331,24 @@ impl Online {
     }
 }
 
+impl Drop for Online {
+    /// The next connection begins with the network that has learned the most, if it is one.
+    fn drop(&mut self) {
+        if self.steps() == 0 {
+            return;
+        }
+        let network = match &mut self.place {
+            Place::Here(learner, ..) => learner.refresh(),
+            Place::Apart(apart) => {
+                apart.take(&mut self.network);
+                &*self.network
+            }
+        };
+        let epsilon = self.epsilon;
+        self.memory.remember(|| Remembered::of(network, epsilon));
+    }
+}
+
 fn scaled(state: &[f32]) -> Option<[f32; STATE]> {
     let state: &[f32; STATE] = state.try_into().ok()?;
     Some(std::array::from_fn(|at| state[at] / SCALE[at]))
@@ -340,6 +382,15 @@ impl Policy for Online {
 
     fn mark(&mut self, explore: bool) {
         self.marked = explore;
+    }
+
+    fn on_path(&mut self, event: &PathUpdate) {
+        // What was learned here already counts more.
+        if let Some(remembered) = self.memory.on_path(event)
+            && self.steps() == 0
+        {
+            self.begin_with(&remembered);
+        }
     }
 
     fn experience(&mut self, experience: &Experience<'_>) {
