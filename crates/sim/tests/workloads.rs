@@ -237,6 +237,10 @@ fn a_page_comes_in_two_waves() {
     let last = ends.fold(0.0, f64::max);
     assert!((last - result.values["page_load"]).abs() < 1e-9);
     assert!(result.values["first_byte_mean"] < result.primary);
+    // Drawn when the page itself is there, which comes in the second wave, the first object of all.
+    let first_render = result.values["first_render"];
+    assert!((first_render - requested[0] - took[0]).abs() < 1e-9);
+    assert!(requested[0] > 0.0 && first_render < last);
     assert_eq!(network.report().delivered[0], 771_038);
 }
 

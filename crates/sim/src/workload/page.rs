@@ -70,6 +70,7 @@ const METRICS: &[Metric] = &[
     STREAM_MEAN,
     Metric::lower("stream_p95", "s"),
     Metric::lower("first_byte_mean", "s"),
+    Metric::lower("first_render", "s"),
     Metric::lower("page_load", "s"),
 ];
 
@@ -89,6 +90,18 @@ impl Page {
 
     pub(crate) fn graph(&self) -> Option<&'static PageGraph> {
         page_graph::page(&self.site)
+    }
+
+    /// When a browser could draw for the first time: the page itself, which is the first object, and all CSS and JavaScript
+    /// files are complete. What computing takes is left out.
+    fn first_render(&self, times: &[Times]) -> Duration {
+        let objects = self.graph().map_or(&[][..], |page| &page.objects);
+        let needed = objects.iter().zip(times).enumerate();
+        let needed = needed.filter(|(number, (object, _))| *number == 0 || object.blocking);
+        needed
+            .map(|(_, (_, times))| times.completed)
+            .max()
+            .unwrap_or_default()
     }
 }
 
@@ -156,6 +169,10 @@ impl Kind for Page {
         result.set("stream_mean", average);
         result.set("stream_p95", quantile(&streams, 0.95));
         result.set("first_byte_mean", mean(&first_bytes));
+        result.set(
+            "first_render",
+            (self.first_render(&times) - began).as_secs_f64(),
+        );
         result.set("page_load", (end - began).as_secs_f64());
         let requested = times.iter().map(|times| times.requested - began);
         result.series.insert("requested", seconds(requested));
