@@ -18,13 +18,16 @@ enum Block {
     Shared(Bytes),
     /// Copied; room may be left at its end.
     Owned(BytesMut),
+    /// The same with memory that began as that of a small write. It may have grown to a block, but no pool has given it: each burst of
+    /// small writes would leave one more there.
+    Small(BytesMut),
 }
 
 impl Block {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Shared(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
+            Self::Owned(bytes) | Self::Small(bytes) => bytes,
         }
     }
 }
@@ -70,7 +73,7 @@ impl SendBuffer {
         while !data.is_empty() {
             match self.segments.back_mut() {
                 Some(Segment {
-                    block: Block::Owned(tail),
+                    block: Block::Owned(tail) | Block::Small(tail),
                     ..
                 }) if tail.len() < BLOCK => {
                     let (now, later) = data.split_at(data.len().min(BLOCK - tail.len()));
@@ -86,17 +89,17 @@ impl SendBuffer {
     /// An empty segment at the end, for so many bytes.
     fn add_segment(&mut self, bytes: usize, pool: &mut Pool) {
         let block = if self.segments.is_empty() && bytes < SMALL {
-            BytesMut::with_capacity(bytes)
+            Block::Small(BytesMut::with_capacity(bytes))
         } else {
             let mut block = pool
                 .take()
                 .unwrap_or_else(|| BytesMut::with_capacity(BLOCK));
             block.clear();
-            block
+            Block::Owned(block)
         };
         self.segments.push_back(Segment {
             start: self.end,
-            block: Block::Owned(block),
+            block,
         });
     }
 
@@ -137,6 +140,10 @@ impl SendBuffer {
     }
 
     /// Appends the bytes from `start` to `end`, which must be kept, to `out`.
+    //= specs/rfc9000.txt#section-2.2
+    //# The data at a given offset MUST NOT change if it is sent multiple times; an endpoint MAY
+    //# treat receipt of different data at the same offset within a stream as a connection error of
+    //# type PROTOCOL_VIOLATION.
     pub(super) fn copy_to(&mut self, mut start: u64, end: u64, out: &mut Vec<u8>) {
         debug_assert!(self.base <= start && end <= self.end);
         let mut at = self.hint;
@@ -175,6 +182,11 @@ mod tests {
         (from..from + len as u64).map(|i| (i % 251) as u8).collect()
     }
 
+    //= specs/rfc9000.txt#section-2.2
+    //= type=test
+    //# The data at a given offset MUST NOT change if it is sent multiple times; an endpoint MAY
+    //# treat receipt of different data at the same offset within a stream as a connection error of
+    //# type PROTOCOL_VIOLATION.
     #[test]
     fn keeps_bytes_across_segments_of_all_kinds() {
         let mut pool = Pool::default();
@@ -208,6 +220,21 @@ mod tests {
         buffer.clear(&mut pool);
         assert_eq!(buffer.len(), 0);
         assert!(pool.take().is_some());
+    }
+
+    /// Each burst begins with a segment of its own size.
+    #[test]
+    fn bursts_of_small_writes_leave_no_more_blocks_than_one_needs() {
+        let mut pool = Pool::default();
+        let mut buffer = SendBuffer::default();
+        for _ in 0..50 {
+            for _ in 0..1000 {
+                buffer.write(&[7; 24], &mut pool);
+            }
+            let end = buffer.end();
+            buffer.release(end, &mut pool);
+        }
+        assert!(pool.memory() <= 2 * BLOCK, "{}", pool.memory());
     }
 
     #[test]
