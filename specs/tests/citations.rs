@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use mpquic_specs::report::{Options, report};
+use mpquic_specs::specification::Level;
 
 #[test]
 fn every_quote_is_in_its_section() {
@@ -25,4 +26,20 @@ fn every_deviation_has_an_exception() {
     let deviating = (0..coverage.specifications.len()).flat_map(|index| coverage.judge(index));
     let deviating = deviating.filter(|judged| judged.deviates()).count();
     assert!(deviating >= 3, "{deviating}");
+}
+
+/// Each MUST of what a connection is made of is cited where the code meets it, or has a reason why not.
+#[test]
+fn no_must_is_open() {
+    let coverage = mpquic_specs::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+    for name in ["RFC 9000", "RFC 9001", "RFC 9002", "RFC 10069"] {
+        let all = &coverage.specifications;
+        let index = all.iter().position(|one| one.name == name).unwrap();
+        let judged = coverage.judge(index);
+        let open = judged
+            .iter()
+            .filter(|judged| judged.requirement.level == Level::Must && judged.is_missing());
+        let open: Vec<_> = open.map(|judged| &judged.requirement.text).collect();
+        assert!(open.is_empty(), "{name}: {open:#?}");
+    }
 }

@@ -251,13 +251,48 @@ impl Duel {
     ///
     /// # Panics
     ///
-    /// If it has used a packet number twice.
+    /// If it has used a packet number twice, if a packet has no frame or one that does not belong there, or if packets of one
+    /// datagram have different connection IDs.
     pub fn collect(&mut self) -> Vec<(FourTuple, Opened)> {
         let sent = std::mem::take(&mut self.victim.sent);
         let mut all = Vec::new();
         for datagram in sent {
             let marked = datagram.ecn == Some(EcnCodepoint::Ect0);
             let opened = self.peer.receive_marked(&datagram.data, marked);
+            //= specs/rfc9000.txt#section-12.2
+            //= type=test
+            //# Senders MUST NOT coalesce QUIC packets with different connection IDs into a single UDP
+            //# datagram.
+            assert!(
+                opened.windows(2).all(|two| two[0].dcid == two[1].dcid),
+                "connection IDs in one datagram: {opened:?}"
+            );
+            for packet in &opened {
+                //= specs/rfc9000.txt#section-12.4
+                //= type=test
+                //# The payload of a packet that contains frames MUST contain at least one frame, and
+                //# MAY contain multiple frames and multiple frame types.
+                assert!(!packet.frames.is_empty(), "no frames: {packet:?}");
+                //= specs/rfc9000.txt#section-12.5
+                //= type=test
+                //# * All other frame types MUST only be sent in the application data packet number
+                //# space.
+                let of_all_spaces = |frame: &Frame| {
+                    matches!(
+                        frame,
+                        Frame::Padding(_)
+                            | Frame::Ping
+                            | Frame::Ack { path: None, .. }
+                            | Frame::Crypto { .. }
+                            | Frame::Close { app: false, .. }
+                    )
+                };
+                assert!(
+                    matches!(packet.space, Space::Data(_))
+                        || packet.frames.iter().all(of_all_spaces),
+                    "frames that belong to 1-RTT packets: {packet:?}"
+                );
+            }
             all.extend(opened.into_iter().map(|opened| (datagram.tuple, opened)));
         }
         // RFC 10069, Nonce Calculation: no path ID and packet number is used twice under the same keys.

@@ -366,6 +366,10 @@ impl Connection {
     //= specs/rfc9000.txt#section-10.3
     //# An endpoint that wishes to communicate a fatal connection error MUST use a CONNECTION_CLOSE
     //# frame if it is able.
+    //= specs/rfc9000.txt#section-11.1
+    //# Errors that result in the connection being unusable, such as an obvious violation of
+    //# protocol semantics or corruption of state that affects an entire connection, MUST be
+    //# signaled using a CONNECTION_CLOSE frame (Section 19.19).
     pub(super) fn fail(&mut self, now: Instant, error: TransportError) {
         self.start_closing(now, CloseFrame::Transport(error), true);
     }

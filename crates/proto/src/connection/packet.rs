@@ -184,6 +184,10 @@ impl OpenPacket {
         let buf = w.buf;
         // RFC 9002 section 2: ack-eliciting or padded.
         sent.in_flight |= self.pad(buf, spec.pad_to);
+        //= specs/rfc9000.txt#section-12.4
+        //# The payload of a packet that contains frames MUST contain at least one frame, and MAY
+        //# contain multiple frames and multiple frame types.
+        debug_assert!(buf.len() > self.payload, "a packet without frames");
         if watch.wants_packets() {
             // Before it is protected: whoever looks may want to see the frames.
             watch.on_packet_sent(&PacketSent {

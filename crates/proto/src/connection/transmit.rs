@@ -662,6 +662,10 @@ impl Connection {
         let flight = self.handshake.next_flight(now, path, window)?;
         let size = flight.size;
         let start = buf.len();
+        // All packets of the datagram have the connection ID that this path has now.
+        //= specs/rfc9000.txt#section-12.2
+        //# Senders MUST NOT coalesce QUIC packets with different connection IDs into a single UDP
+        //# datagram.
         let spec = PacketSpec {
             end: Some(start + size),
             ecn: path.ecn(),

@@ -343,6 +343,9 @@ impl Endpoint {
             return Some(DatagramEvent::Forward(other, datagram));
         }
 
+        //= specs/rfc9000.txt#section-11
+        //# A stateless reset MUST NOT be used by an endpoint that has the state necessary to send a
+        //# frame on the connection.
         match parse_invariant(&datagram, self.generator.len()).ok()? {
             Invariant::Short { first, dcid } => {
                 let answer = self.config.takes(first)

@@ -214,6 +214,8 @@ impl Handshake {
         //= specs/rfc9000.txt#section-8.1
         //# Clients MUST ensure that UDP datagrams containing Initial packets have UDP payloads of
         //# at least 1200 bytes, adding PADDING frames as necessary.
+        //= specs/rfc9001.txt#section-9.3
+        //# First, the packet containing a ClientHello MUST be padded to a minimum size.
         let ack_eliciting =
             || self.session.can_send(SpaceId::Initial) || self.spaces.wants_probe(SpaceId::Initial);
         Some(Waiting {
@@ -306,6 +308,9 @@ impl Handshake {
             space.write_ack(w, now, None, PathId::ZERO, 0);
         }
         let probe = self.spaces.take_probe(space_id);
+        // ACK, CRYPTO and PING, nothing else; `CloseFrame::write_early` has what a close says here.
+        //= specs/rfc9000.txt#section-12.5
+        //# * All other frame types MUST only be sent in the application data packet number space.
         let stream = self.session.stream(space_id);
         if probe {
             stream.repeat();

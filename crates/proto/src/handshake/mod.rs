@@ -624,6 +624,12 @@ impl Handshake {
     /// A frame of its own was lost, or is to be sent again at any rate.
     pub(crate) fn on_frame_lost(&mut self, space_id: SpaceId, frame: &SentFrame) {
         match *frame {
+            //= specs/rfc9001.txt#section-4
+            //# If QUIC needs to retransmit that data, it MUST use the same keys even if TLS has
+            //# already updated to newer keys.
+            //= specs/rfc9001.txt#section-4.9
+            //# If packets from a lower encryption level contain CRYPTO frames, frames that
+            //# retransmit that data MUST be sent at the same encryption level.
             SentFrame::Crypto { start, end } => self.session.stream(space_id).on_lost(start, end),
             //= specs/rfc9000.txt#section-13.3
             //# * The HANDSHAKE_DONE frame MUST be retransmitted until it is acknowledged.

@@ -154,6 +154,10 @@ impl Session {
 
     /// On a client that resumes a session and may send early data, the parameters of the server on the
     /// earlier connection; to be asked for before the handshake begins.
+    // There are such keys only if the application's TLS configuration has `enable_early_data`.
+    //= specs/rfc9001.txt#section-5.6
+    //# A client therefore MUST NOT use 0-RTT for application data unless specifically requested by
+    //# the application that is in use.
     pub(super) fn remembered_parameters(&self) -> Option<&[u8]> {
         let client = matches!(self.tls, quic::Connection::Client(_));
         if !client || self.tls.zero_rtt_keys().is_none() {
@@ -336,6 +340,9 @@ impl Session {
             self.scratch.clear();
             let change = self.tls.write_hs(&mut self.scratch);
             let wrote = !self.scratch.is_empty();
+            //= specs/rfc9001.txt#section-4.9
+            //# Though an endpoint might retain older keys, new data MUST be sent at the highest
+            //# currently available encryption level.
             self.streams[self.write_space as usize].write(&self.scratch);
             match change {
                 Some(KeyChange::Handshake { keys }) => {
@@ -363,6 +370,8 @@ impl Session {
     /// RFC 9001 section 4.9: the keys of a level and all that it had to send are dropped.
     pub(super) fn discard(&mut self, space_id: SpaceId) {
         match space_id {
+            //= specs/rfc9001.txt#section-4.9.1
+            //# Endpoints MUST NOT send Initial packets after this point.
             SpaceId::Initial => self.initial = None,
             SpaceId::Handshake => self.handshake = None,
             SpaceId::Data => return,

@@ -115,6 +115,10 @@ impl StoresServerSessions for Sessions {
         self.check(self.store.get(&with_namespace(key))?)
     }
 
+    // Once: rustls takes early data with such sessions only (RFC 8446 section 8.1), and what is left of replays is in `has_0rtt`.
+    //= specs/rfc9001.txt#section-9.2
+    //# Endpoints MUST implement and use the replay protections described in [TLS13], however it is
+    //# recognized that these protections are imperfect.
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.check(self.store.take(&with_namespace(key))?)
     }

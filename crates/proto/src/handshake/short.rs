@@ -55,6 +55,11 @@ impl Handshake {
         let keep = if updating { pto() } else { Duration::ZERO };
         let start = pn_offset + pn_len;
         let (header, payload) = bytes.split_at_mut(start);
+        // Nothing of the header is looked at before the packet is authentic but what finds its key.
+        //= specs/rfc9001.txt#section-9.5
+        //# For authentication to be free from side channels, the entire process of header
+        //# protection removal, packet number recovery, and packet protection removal MUST be
+        //# applied together without timing and other side channels.
         let opened = keys.open(nonce_path, number, phase, header, payload, now, keep);
         let opened = opened.map_err(|error| match error {
             OpenError::Decrypt => NotOpened::Undecryptable,

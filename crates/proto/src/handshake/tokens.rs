@@ -176,6 +176,9 @@ impl Tokens {
             ));
         }
         // One that is longer leaves no room for anything else in an Initial packet.
+        //= specs/rfc9001.txt#section-9.2
+        //# These MUST NOT be used to communicate application semantics between endpoints; clients
+        //# MUST treat them as opaque values.
         if let Some(kept) = &self.kept
             && token.len() <= limits::MAX_RETRY_TOKEN
         {

@@ -123,6 +123,8 @@ impl Streams {
         Ok(())
     }
 
+    //= specs/rfc9000.txt#section-11.2
+    //# RESET_STREAM MUST only be instigated by the application protocol that uses QUIC.
     /// Abandons sending; a stream that the peer stopped was reset already (RFC 9000 section 3.5).
     pub(crate) fn reset(&mut self, id: StreamId, code: VarInt) -> Result<(), ClosedStream> {
         let stream = self.sends.get_mut(id).ok_or(ClosedStream)?;

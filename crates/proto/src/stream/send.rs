@@ -293,6 +293,9 @@ impl SendStream {
 
     /// Gives up all data. The final size is [`highest_sent`](Self::highest_sent).
     pub(super) fn reset(&mut self, code: VarInt, pool: &mut Pool) {
+        //= specs/rfc9000.txt#section-3.3
+        //# A sender MUST NOT send a STREAM or STREAM_DATA_BLOCKED frame for a stream in the "Reset
+        //# Sent" state or any terminal state -- that is, after sending a RESET_STREAM frame.
         self.frontier = self.highest_sent();
         self.state = State::Reset { code, acked: false };
         self.buffer.clear(pool);

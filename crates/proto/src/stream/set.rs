@@ -707,6 +707,9 @@ impl Streams {
         if !delivered && !stream.is_reset_done() {
             return;
         }
+        //= specs/rfc9000.txt#section-3.3
+        //# A sender MUST NOT send any of these frames from a terminal state ("Data Recvd" or "Reset
+        //# Recvd").
         if let Some(stream) = self.sends.remove(id) {
             self.totals.replace(&stream.counted, &Tally::default());
             if stream.in_control || stream.in_fresh || stream.in_again {

@@ -9,6 +9,9 @@ use crate::packet::{LongHeaderMarks, TAG_LEN, Version, patch_length, seal_packet
 
 /// The keys of Initial packets. `dcid` is the Destination Connection ID of the client's first
 /// Initial packet, or of its first after a Retry. Both need AES-128-GCM whatever TLS offers.
+//= specs/rfc9001.txt#section-5.2
+//# The HKDF-Expand-Label function defined in TLS 1.3 MUST be used for Initial packets even where
+//# the TLS versions offered do not include TLS 1.3.
 pub fn initial_keys(version: Version, dcid: &ConnectionId, side: Side) -> Keys {
     let side = match side {
         Side::Client => rustls::Side::Client,

@@ -174,6 +174,10 @@ impl OneRttKeys {
         //= specs/rfc9001.txt#section-6.6
         //# If the total number of encrypted packets with the same key exceeds the confidentiality
         //# limit for the selected AEAD, the endpoint MUST stop using those keys.
+        // The connection ends with the error, and its CONNECTION_CLOSE finds the same limit.
+        //= specs/rfc9001.txt#section-6.6
+        //# If a key update is not possible or integrity limits are reached, the endpoint MUST stop
+        //# using the connection and only send stateless resets in response to receiving packets.
         if self.sealed >= self.confidentiality_limit {
             return Err(aead_limit_reached("too many packets with the same keys"));
         }
@@ -255,6 +259,17 @@ impl OneRttKeys {
                 updated: false,
             });
         }
+        // Of the higher number, old keys are not tried: nobody can remove protection with them there.
+        //= specs/rfc9001.txt#section-5.5
+        //# Once an endpoint successfully receives a packet with a given packet number, it MUST
+        //# discard all packets in the same packet number space with higher packet numbers if they
+        //# cannot be successfully unprotected with either the same key, or -- if there is a key
+        //# update -- a subsequent packet protection key; see Section 6.
+        //= specs/rfc9001.txt#section-6.4
+        //= type=implication
+        //# An endpoint that successfully removes protection with old keys when newer keys were used
+        //# for packets with lower packet numbers MUST treat this as a connection error of type
+        //# KEY_UPDATE_ERROR.
         match &self.previous {
             Some(previous) if self.is_older(path, pn) => {
                 match decrypt(previous.key.as_ref(), path, pn, header, payload) {
@@ -335,6 +350,10 @@ impl OneRttKeys {
     fn roll(&mut self, expires: Option<Instant>) {
         let next = self.next.take();
         let current = next.unwrap_or_else(|| self.secrets.next_packet_keys());
+        // Made with the update before, so that a packet of the other phase costs what any packet costs.
+        //= specs/rfc9001.txt#section-6.3
+        //# Endpoints responding to an apparent key update MUST NOT generate a timing side-channel
+        //# signal that might indicate that the Key Phase bit was invalid (see Section 9.5).
         self.next = Some(self.secrets.next_packet_keys());
         let previous = std::mem::replace(&mut self.current, current);
         self.previous = Some(Previous {

@@ -136,6 +136,9 @@ pub(super) fn protect_header(
 /// # Errors
 ///
 /// Those of `seal`, and INTERNAL_ERROR for offsets that make no packet.
+//= specs/rfc9001.txt#section-9.5
+//# For the sending of packets, construction and protection of packet payloads and packet numbers
+//# MUST be free from side channels that would reveal the packet number or its encoded size.
 #[inline]
 pub fn seal_packet(
     buf: &mut Vec<u8>,

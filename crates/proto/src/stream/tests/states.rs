@@ -190,6 +190,14 @@ fn a_stream_opens_those_before_it() {
 //= type=test
 //# The receiver MUST use the final size of the stream to account for all bytes sent on the stream
 //# in its connection-level flow controller.
+//= specs/rfc9000.txt#section-3.3
+//= type=test
+//# A sender MUST NOT send any of these frames from a terminal state ("Data Recvd" or "Reset
+//# Recvd").
+//= specs/rfc9000.txt#section-3.3
+//= type=test
+//# A sender MUST NOT send a STREAM or STREAM_DATA_BLOCKED frame for a stream in the "Reset Sent"
+//# state or any terminal state -- that is, after sending a RESET_STREAM frame.
 #[test]
 fn reset_reaches_the_reader() {
     let (mut a, mut b) = pair(&TransportConfig::default());

@@ -184,6 +184,30 @@ fn old_packets_are_opened_for_three_ptos() {
     assert_eq!(server.updates(), 1);
 }
 
+/// A packet of the old keys that is numbered beyond one of the new: nobody friendly sends it.
+//= specs/rfc9001.txt#section-5.5
+//= type=test
+//# Once an endpoint successfully receives a packet with a given packet number, it MUST discard all
+//# packets in the same packet number space with higher packet numbers if they cannot be
+//# successfully unprotected with either the same key, or -- if there is a key update -- a
+//# subsequent packet protection key; see Section 6.
+#[test]
+fn old_keys_open_no_packet_of_a_higher_number() {
+    let (mut client, mut server, now) = confirmed();
+    exchange(&mut client, &mut server, 0, now);
+    let old = seal(&mut client, Some(0), 3);
+    client.initiate_update(now);
+    let packet = seal(&mut client, Some(0), 2);
+    assert_eq!(open(&mut server, Some(0), 2, &packet, now), Ok(true));
+    assert_eq!(
+        open(&mut server, Some(0), 3, &old, now),
+        Err(OpenError::Decrypt)
+    );
+    let packet = seal(&mut client, Some(0), 4);
+    assert_eq!(open(&mut server, Some(0), 4, &packet, now), Ok(false));
+    assert_eq!(server.updates(), 1);
+}
+
 #[test]
 fn both_sides_update_at_once() {
     let (mut client, mut server, now) = confirmed();

@@ -23,6 +23,10 @@ fn quic(suite: SupportedCipherSuite) -> &'static dyn Algorithm {
 }
 
 /// Appendix A.1: what the derived keys seal is what the keys in the RFC seal.
+//= specs/rfc9001.txt#section-5.2
+//= type=test
+//# The HKDF-Expand-Label function defined in TLS 1.3 MUST be used for Initial packets even where
+//# the TLS versions offered do not include TLS 1.3.
 #[test]
 fn initial_keys_are_those_of_the_rfc() {
     let client = initial_keys(Version::V1, &original_dcid(), Side::Client);
