@@ -543,7 +543,8 @@ fn final_size_lies() {
     }
 }
 
-/// neqo d8403dae: packets around key updates twice, early, late, on two paths.
+/// neqo d8403dae: packets around key updates twice, early, late, on two paths. Those of the old keys are taken once, for three probe
+/// timeouts.
 #[test]
 fn key_updates() {
     let mut duel = multipath();
@@ -551,12 +552,14 @@ fn key_updates() {
     let mut processed = 0;
     for round in 0..12u8 {
         let path = u32::from(round % 2);
-        // One of the old keys that comes late.
+        // Two of the old keys that come late, one of them too late.
         let old = payload(&[Frame::Datagram(vec![round; 30])]);
-        let late = duel
-            .peer
-            .seal_as(Space::Data(path), &old, &Sealing::default())
-            .unwrap();
+        let [late, too_late] = [(); 2].map(|()| {
+            let sealed = duel
+                .peer
+                .seal_as(Space::Data(path), &old, &Sealing::default());
+            sealed.unwrap()
+        });
         duel.peer.update_keys();
         for path in [path, 1 - path] {
             let frames = [Frame::Datagram(vec![100 + round; 30])];
@@ -570,31 +573,48 @@ fn key_updates() {
         for _ in 0..3 {
             duel.victim.deliver(tuple, None, &late);
         }
-        while duel.victim.connection().datagrams().recv().is_some() {
-            processed += 1;
-        }
         assert!(duel.alive(), "{:?} in round {round}", duel.error());
         duel.settle();
         duel.victim.advance(4 * SECOND);
+        duel.victim.deliver(tuple, None, &too_late);
+        while duel.victim.connection().datagrams().recv().is_some() {
+            processed += 1;
+        }
         assert_eq!(
             duel.peer.their_updates(),
             1 + usize::from(round),
             "the victim follows"
         );
     }
-    assert!(processed >= 24, "{processed}");
+    assert!(processed >= 36, "{processed}");
     figure(
         "key update duplicates",
-        "packets processed, of 36 in three copies",
+        "packets processed, of 36 in three copies and 12 that are too late",
         processed,
         36,
     );
-    // Twice in a row, without an acknowledgement in between (RFC 9001 section 6.2): an error, or not authentic.
+    // Keys that nobody was told of: not authentic.
     let mut duel = multipath();
     duel.peer.update_keys();
     duel.peer.update_keys();
     duel.send(&[Frame::Ping]);
     assert!(duel.alive() && duel.peer.their_updates() == 0);
+    // Twice in a row, both seen, without an acknowledgement in between (RFC 9001 section 6.2).
+    let mut duel = multipath();
+    let updates = [(); 2].map(|()| {
+        duel.peer.update_keys();
+        duel.peer.seal(Space::Data(0), &[Frame::Ping]).unwrap()
+    });
+    let tuple = duel.tuple(0);
+    duel.victim.deliver_together(tuple, &updates);
+    assert_eq!(duel.error(), KEY_UPDATE_ERROR);
+    // The same of ours is not begun.
+    let mut duel = multipath();
+    let now = duel.victim.now;
+    for _ in 0..2 {
+        duel.victim.connection().force_key_update(now);
+    }
+    assert_eq!(duel.victim.connection().stats().key_updates, 1);
     // The bit flips with every packet, sealed with keys of long ago: nothing is opened, and nothing kept.
     let before = meter::reading().held;
     for generation in 0..200 {

@@ -57,6 +57,7 @@ const TRANSPORT_PARAMETER_ERROR: Option<u64> = Some(0x08);
 const CONNECTION_ID_LIMIT_ERROR: Option<u64> = Some(0x09);
 const PROTOCOL_VIOLATION: Option<u64> = Some(0x0a);
 const CRYPTO_BUFFER_EXCEEDED: Option<u64> = Some(0x0d);
+const KEY_UPDATE_ERROR: Option<u64> = Some(0x0e);
 
 /// Notes a figure of an attack, and that it is within its limit.
 fn figure(class: &str, what: &str, value: u64, limit: u64) {

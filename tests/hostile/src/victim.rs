@@ -247,8 +247,28 @@ impl Victim {
         self.deliver_from(tuple, ecn, datagram.len(), || BytesMut::from(datagram));
     }
 
-    /// The same with a buffer that `datagram` makes, which is counted as the victim's.
+    /// Hands it datagrams that came at once: it answers all of them together.
+    pub fn deliver_together(&mut self, tuple: FourTuple, datagrams: &[Vec<u8>]) {
+        for datagram in datagrams {
+            let bytes = || BytesMut::from(&datagram[..]);
+            self.take_in(tuple, None, datagram.len(), bytes);
+        }
+        self.flush();
+    }
+
+    /// [`deliver`](Self::deliver) with a buffer that `datagram` makes, which is counted as the victim's.
     pub fn deliver_from(
+        &mut self,
+        tuple: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        size: usize,
+        datagram: impl FnOnce() -> BytesMut,
+    ) {
+        self.take_in(tuple, ecn, size, datagram);
+        self.flush();
+    }
+
+    fn take_in(
         &mut self,
         tuple: FourTuple,
         ecn: Option<EcnCodepoint>,
@@ -277,7 +297,6 @@ impl Victim {
             Some(DatagramEvent::Response(transmit)) => self.note(&transmit),
             Some(_) | None => {}
         }
-        self.flush();
     }
 
     fn admit(&mut self, incoming: Incoming) {
