@@ -34,6 +34,7 @@ impl Connection {
     /// [`receive_memory`](mpquic::EndpointConfig::receive_memory). On a request's stream, a longer one
     /// ([`FrameTooLarge`](crate::FrameTooLarge)) ends that request with `H3_EXCESSIVE_LOAD`; on a control stream, the connection.
     /// A long frame of a type that h3 does not know is skipped, as any other. DATA is handed on as it comes, and has no limit.
+    /// HEADERS with more than 24,576 fields, for which the map of h3 has no room, are refused likewise, however short they are.
     ///
     /// What the fields of a message may take after they are decoded is a setting of h3's builders, `max_field_section_size`.
     /// It should be much the smaller one: h3 answers 431 to a request that is beyond it, and Huffman's code makes rare characters

@@ -6,9 +6,12 @@
 
 use bytes::Bytes;
 
+use crate::fields::{Fields, MOST_FIELDS};
+
 /// Types of streams (RFC 9114 section 6.2) and of frames (sections 7.2 and 11.2.1).
 const CONTROL_STREAM: u64 = 0x00;
 const DATA: u64 = 0x00;
+const HEADERS: u64 = 0x01;
 /// The stream is WebTransport's from here on: no more frames (draft-ietf-webtrans-http3, section 4.2).
 const WEBTRANSPORT_STREAM: u64 = 0x41;
 
@@ -29,6 +32,8 @@ pub struct FrameTooLarge {
     pub length: u64,
     /// How many bytes are taken.
     pub limit: u64,
+    /// If it is not for its length: it has more fields than this, which is how many a `HeaderMap` of `http` has room for.
+    pub most_fields: Option<usize>,
 }
 
 impl std::fmt::Display for FrameTooLarge {
@@ -38,7 +43,10 @@ impl std::fmt::Display for FrameTooLarge {
             Some(name) => write!(f, "the peer sent a {name} frame")?,
             None => write!(f, "the peer sent a frame of type {ty:#x}")?,
         }
-        write!(f, " of {length} bytes; at most {limit} are taken")
+        match self.most_fields {
+            Some(most) => write!(f, " with more than {most} fields"),
+            None => write!(f, " of {length} bytes; at most {limit} are taken"),
+        }
     }
 }
 
@@ -48,7 +56,7 @@ impl std::error::Error for FrameTooLarge {}
 const fn name(ty: u64) -> Option<&'static str> {
     Some(match ty {
         DATA => "DATA",
-        0x01 => "HEADERS",
+        HEADERS => "HEADERS",
         0x03 => "CANCEL_PUSH",
         0x04 => "SETTINGS",
         0x05 => "PUSH_PROMISE",
@@ -68,6 +76,8 @@ pub(crate) struct Frames {
     /// The beginning of a header, the rest of which is not here yet.
     begun: [u8; LONGEST_HEADER],
     filled: usize,
+    /// Of the HEADERS frame that comes.
+    fields: Fields,
 }
 
 /// What comes next.
@@ -78,11 +88,21 @@ enum Next {
     Header,
     Payload {
         left: u64,
-        /// It is not for h3.
-        skipped: bool,
+        kind: Kind,
     },
     /// What has no frames, or none that h3 reads: it is handed over as it comes.
     Opaque,
+}
+
+/// What becomes of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It is not for h3.
+    Skipped,
+    /// HEADERS of this length: its fields are counted.
+    Fields(u64),
+    /// h3 gets it as it comes.
+    Other,
 }
 
 impl Frames {
@@ -103,6 +123,7 @@ impl Frames {
             next,
             begun: [0; LONGEST_HEADER],
             filled: 0,
+            fields: Fields::new(),
         }
     }
 
@@ -110,11 +131,21 @@ impl Frames {
     pub(crate) fn take(&mut self, rest: &mut Bytes) -> Result<Option<Bytes>, FrameTooLarge> {
         match self.next {
             Next::Opaque => Ok(Some(std::mem::take(rest))),
-            Next::Payload { left, skipped } => {
+            Next::Payload { left, kind } => {
                 let count = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
                 let piece = rest.split_to(count);
-                self.next = payload(left - count as u64, skipped);
-                Ok((!skipped).then_some(piece))
+                if let Kind::Fields(length) = kind
+                    && !self.fields.take(&piece)
+                {
+                    return Err(FrameTooLarge {
+                        frame_type: HEADERS,
+                        length,
+                        limit: self.limit,
+                        most_fields: Some(MOST_FIELDS),
+                    });
+                }
+                self.next = payload(left - count as u64, kind);
+                Ok((kind != Kind::Skipped).then_some(piece))
             }
             Next::StreamType => {
                 let Some(([ty], header)) = self.header(rest) else {
@@ -130,26 +161,31 @@ impl Frames {
                 let Some(([ty, length], header)) = self.header(rest) else {
                     return Ok(None);
                 };
-                let skipped = match ty {
+                let kind = match ty {
                     // Instead of a length, the ID of a session follows.
                     WEBTRANSPORT_STREAM => {
                         self.next = Next::Opaque;
                         return Ok(Some(header));
                     }
                     // h3 hands it on as it comes.
-                    DATA => false,
-                    _ if length <= self.limit => false,
-                    _ if name(ty).is_none() => true,
+                    DATA => Kind::Other,
+                    HEADERS if length <= self.limit => {
+                        self.fields = Fields::new();
+                        Kind::Fields(length)
+                    }
+                    _ if length <= self.limit => Kind::Other,
+                    _ if name(ty).is_none() => Kind::Skipped,
                     _ => {
                         return Err(FrameTooLarge {
                             frame_type: ty,
                             length,
                             limit: self.limit,
+                            most_fields: None,
                         });
                     }
                 };
-                self.next = payload(length, skipped);
-                Ok((!skipped).then_some(header))
+                self.next = payload(length, kind);
+                Ok((kind != Kind::Skipped).then_some(header))
             }
         }
     }
@@ -178,10 +214,10 @@ impl Frames {
     }
 }
 
-const fn payload(left: u64, skipped: bool) -> Next {
+const fn payload(left: u64, kind: Kind) -> Next {
     match left {
         0 => Next::Header,
-        _ => Next::Payload { left, skipped },
+        _ => Next::Payload { left, kind },
     }
 }
 
@@ -321,7 +357,8 @@ mod tests {
             integer(&mut sent, ty);
             integer(&mut sent, length);
             let chunks = cut(&sent.freeze(), &sizes).into_iter();
-            let refused = FrameTooLarge { frame_type: ty, length, limit: LIMIT };
+            let most_fields = None;
+            let refused = FrameTooLarge { frame_type: ty, length, limit: LIMIT, most_fields };
             prop_assert_eq!(run(Frames::of_request(LIMIT), chunks), Err(refused));
         }
 
@@ -355,6 +392,7 @@ mod tests {
             frame_type,
             length: 1 << 40,
             limit: 65536,
+            most_fields: None,
         };
         assert_eq!(
             error(1).to_string(),

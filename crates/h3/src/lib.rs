@@ -54,6 +54,7 @@
 mod connection;
 mod datagram;
 mod error;
+mod fields;
 mod frames;
 mod stream;
 

@@ -5,7 +5,9 @@ use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::common::raw::{Pair, control, ended, frame, frame_header, ok, pair, post, stopped};
+use crate::common::raw::{
+    Pair, control, ended, frame, frame_header, honest, ok, pair, post, stopped,
+};
 use crate::common::{ask, run};
 use bytes::{Buf, Bytes};
 use h3::error::StreamError;
@@ -63,14 +65,6 @@ async fn against<F: Future<Output = ()>>(
     client(connection.clone()).await;
     connection.close(0x100_u32.into(), b"");
     serving.await.unwrap();
-}
-
-/// A request as it should be, and its answer.
-async fn honest(connection: &Connection) {
-    let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    send.write_all(&post(0)).await.unwrap();
-    send.finish().unwrap();
-    assert!(!ended(&mut recv).await.unwrap().is_empty());
 }
 
 /// Writes a frame that says that it is so long, and its payload for as long as it is taken. Gives the code of the end.

@@ -102,3 +102,11 @@ pub(crate) async fn ended(recv: &mut RecvStream) -> Result<Vec<u8>, u64> {
 pub(crate) async fn stopped(send: &SendStream) -> Option<u64> {
     send.stopped().await.unwrap().map(VarInt::into_inner)
 }
+
+/// A request as it should be, and its answer.
+pub(crate) async fn honest(connection: &Connection) {
+    let (mut send, mut recv) = connection.open_bi().await.unwrap();
+    send.write_all(&post(0)).await.unwrap();
+    send.finish().unwrap();
+    assert!(!ended(&mut recv).await.unwrap().is_empty());
+}
