@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""How fast mpquic-cp is beside scp, rsync over ssh and rsync's own protocol, over one fast link and over two slow ones.
+
+Needs Linux, root, python3, and the two programs; sshd, scp and rsync where they are installed (what is not there is left out, and named):
+
+    cargo build --profile dist -p mpquic-cp -p mpquic-lab
+    experiments/cp/table.py --out target/cp-table
+
+Loads: one file of 10 GB, 10,000 files of 4 kB, 1,000 files of 1 MB; over 20 + 10 Mbit/s a hundredth, a tenth and a tenth of that (--scale, --slow-scale).
+Links: `lan`, a veth pair at 1 Gbit/s (tc tbf) without delay; `two`, 20 Mbit/s with a round trip of 20 ms and 10 Mbit/s with 40, by mpquic-lab shell.
+The client is inside and gets from a server outside, into an empty folder, and contents are compared. Programs that know one link have the better one.
+Writes runs.csv (a row each) and table.md: MB/s, files/s, and CPU seconds of both ends.
+"""
+
+import argparse
+import csv
+import filecmp
+import getpass
+import itertools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOADS = {"large": (1, 10_000_000_000), "small": (10_000, 4_000), "medium": (1_000, 1_000_000)}
+# Of the load, over slow links.
+SLOW = {"large": 0.01, "small": 0.1, "medium": 0.1}
+LINKS = {"lan": None, "two": "20Mbit 10ms | 10Mbit 20ms"}
+TOOLS = ["mpquic-cp", "scp", "rsync over ssh", "rsync daemon"]
+SSH_PORT, RSYNC_PORT, CP_PORT = 2222, 8730, 4433
+
+
+def loads(options, link):
+    for name in options.loads.split(","):
+        count, size = LOADS[name]
+        scale = options.scale * (SLOW[name] * options.slow_scale if link != "lan" else 1)
+        if count == 1:
+            yield name, 1, max(1, int(size * scale))
+        else:
+            yield name, max(1, int(count * scale)), size
+
+
+def make(folder, count, size):
+    """Files that nothing compresses; one block of random bytes is turned, so that no two are alike."""
+    if folder.exists() and len(list(folder.iterdir())) == count:
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    block = os.urandom(1 << 24)
+    for number in range(count):
+        with open(folder / f"file{number:05}", "wb") as file:
+            left, at = size, number * 7919 % len(block)
+            while left > 0:
+                piece = block[at:at + left]
+                file.write(piece)
+                left, at = left - len(piece), 0
+    os.sync()
+
+
+def same(one, other):
+    compared = filecmp.cmpfiles(one, other, os.listdir(one), shallow=False)
+    return not compared[1] and not compared[2]
+
+
+def ticks(pid):
+    """CPU seconds of a process and of those of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def available(options):
+    found = []
+    for tool in options.tools.split(","):
+        needed = {"mpquic-cp": [options.cp], "scp": ["scp", "/usr/sbin/sshd"], "rsync over ssh": ["rsync", "ssh", "/usr/sbin/sshd"], "rsync daemon": ["rsync"]}
+        absent = [program for program in needed[tool] if not shutil.which(program)]
+        if absent:
+            print(f"left out: {tool}; there is no {', '.join(absent)}", file=sys.stderr)
+        else:
+            found.append(tool)
+    return found
+
+
+class Servers:
+    """All of them, outside."""
+
+    def __init__(self, enter, folder, source, options, tools):
+        self.processes = {}
+        sshd = {"scp", "rsync over ssh"} & set(tools)
+        if "mpquic-cp" in tools:
+            with open(folder / "cp.log", "w") as log:
+                words = [options.cp, "serve", "--root", source, "--listen", f"0.0.0.0:{CP_PORT}"]
+                self.start("mpquic-cp", [*enter, *words], stdout=log, stderr=log, env={**os.environ, "XDG_DATA_HOME": str(folder / "far")})
+            while "fingerprint " not in (text := (folder / "cp.log").read_text()):
+                assert self.processes["mpquic-cp"].poll() is None, text
+                time.sleep(0.05)
+            self.pin = text.split("fingerprint ")[1].split()[0]
+        if sshd:
+            for name in ("host", "client"):
+                subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+            shutil.copy(folder / "client.pub", folder / "authorized")
+            Path("/run/sshd").mkdir(exist_ok=True)
+            settings = ["UsePAM no", "StrictModes no", "PermitRootLogin prohibit-password", f"AuthorizedKeysFile {folder}/authorized",
+                        f"HostKey {folder}/host", f"Port {SSH_PORT}", f"PidFile {folder}/sshd.pid", "MaxStartups 100", "Subsystem sftp internal-sftp"]
+            (folder / "sshd").write_text("\n".join(settings) + "\n")
+            self.start("sshd", [*enter, "/usr/sbin/sshd", "-D", "-e", "-f", folder / "sshd"], stderr=subprocess.DEVNULL)
+        if "rsync daemon" in tools:
+            (folder / "rsyncd").write_text(f"port = {RSYNC_PORT}\nuse chroot = no\n[files]\npath = {source}\nuid = 0\ngid = 0\n")
+            self.start("rsync daemon", [*enter, "rsync", "--daemon", "--no-detach", f"--config={folder / 'rsyncd'}"])
+        time.sleep(0.5)
+
+    def start(self, name, words, **more):
+        self.processes[name] = subprocess.Popen(list(map(str, words)), **more)
+
+    def cpu(self, tool):
+        name = "sshd" if tool in ("scp", "rsync over ssh") else tool
+        return ticks(self.processes[name].pid)
+
+    def stop(self):
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait()
+
+
+def command(tool, host, name, target, folder, source, options, pin):
+    ssh = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", str(folder / "client")]
+    user = f"{getpass.getuser()}@{host}"
+    return {
+        "mpquic-cp": [options.cp, "get", f"{host}:{CP_PORT}", name, str(target), "--pin", pin, "--json"],
+        "scp": ["scp", "-q", "-r", "-p", "-P", str(SSH_PORT), *ssh, f"{user}:{source / name}", str(target)],
+        "rsync over ssh": ["rsync", "-a", "-e", f"ssh -p {SSH_PORT} " + " ".join(ssh), f"{user}:{source / name}/", str(target)],
+        "rsync daemon": ["rsync", "-a", f"rsync://{host}:{RSYNC_PORT}/files/{name}/", str(target)],
+    }[tool]
+
+
+def inside(options):
+    """Where the links are: the commands come as lines, and what they took goes back."""
+    outside = os.environ.get("LAB_OUTSIDE", "10.89.0.1")
+    print(json.dumps({"outside": outside}), flush=True)
+    for line in sys.stdin:
+        words = json.loads(line)
+        begun, before = time.monotonic(), os.times()
+        with open(options.said, "w") as said:
+            code = subprocess.run(words, stdout=said, stderr=said).returncode
+        now, after = time.monotonic(), os.times()
+        cpu = after.children_user + after.children_system - before.children_user - before.children_system
+        print(json.dumps({"code": code, "seconds": now - begun, "cpu": cpu}), flush=True)
+
+
+def lan(names):
+    outer, inner = names
+    for name in names:
+        subprocess.run(["ip", "netns", "add", name], check=True)
+        subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+    subprocess.run(["ip", "-n", outer, "link", "add", "v0", "type", "veth", "peer", "name", "v1", "netns", inner], check=True)
+    for name, device, address in ((outer, "v0", "10.89.0.1/24"), (inner, "v1", "10.89.0.2/24")):
+        subprocess.run(["ip", "-n", name, "address", "add", address, "dev", device], check=True)
+        subprocess.run(["ip", "-n", name, "link", "set", device, "up"], check=True)
+        # A packet of offload is as large as the burst at most.
+        subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", device, "root", "tbf", "rate", "1gbit", "burst", "256k", "latency", "20ms"], check=True)
+
+
+def measured(options, link, tools, folder, rows):
+    outer, inner = f"cpout{os.getpid()}", f"cpin{os.getpid()}"
+    source = options.work / "source" / link
+    names = (outer, inner) if link == "lan" else (outer,)
+    servers = agent = None
+    try:
+        if link == "lan":
+            lan(names)
+        else:
+            subprocess.run(["ip", "netns", "add", outer], check=True)
+            subprocess.run(["ip", "-n", outer, "link", "set", "lo", "up"], check=True)
+        for name, count, size in loads(options, link):
+            make(source / name, count, size)
+        enter = ["ip", "netns", "exec", outer]
+        servers = Servers(enter, folder, source, options, tools)
+        me = [sys.executable, str(Path(__file__).resolve()), "inside", "--said", str(folder / "said")]
+        into = ["ip", "netns", "exec", inner, *me] if link == "lan" else [*enter, options.lab, "shell", "--network", LINKS[link], "--", *me]
+        agent = subprocess.Popen(into, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_DATA_HOME": str(folder / "near")})
+        host = json.loads(agent.stdout.readline())["outside"]
+        for run, (name, count, size) in itertools.product(range(1, options.runs + 1), loads(options, link)):
+            for tool in tools:
+                target = options.work / "target"
+                shutil.rmtree(target, ignore_errors=True)
+                words = command(tool, host, name, target, folder, source, options, getattr(servers, "pin", ""))
+                before = servers.cpu(tool)
+                agent.stdin.write(json.dumps(words) + "\n")
+                agent.stdin.flush()
+                found = json.loads(agent.stdout.readline())
+                # Processes of a server may end a moment later.
+                time.sleep(0.3)
+                far = servers.cpu(tool) - before
+                if found["code"] != 0 or not same(source / name, target):
+                    raise SystemExit(f"{link}, {name}, {tool}: {found}\n{(folder / 'said').read_text()[-2000:]}")
+                row = {"link": link, "load": name, "tool": tool, "run": run, "files": count, "bytes": count * size,
+                       "seconds": round(found["seconds"], 3), "client_cpu": round(found["cpu"], 2), "server_cpu": round(far, 2)}
+                rows.append(row)
+                print(" ".join(f"{value}" for value in row.values()), flush=True)
+    finally:
+        if agent:
+            agent.stdin.close()
+            agent.wait()
+        if servers:
+            servers.stop()
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+
+
+def table(rows):
+    lines = ["| link | load | tool | MB/s | files/s | CPU of client, server, s | of the fastest |", "|---|---|---|---|---|---|---|"]
+    for link, load in dict.fromkeys((row["link"], row["load"]) for row in rows):
+        here = [row for row in rows if (row["link"], row["load"]) == (link, load)]
+        took = {tool: statistics.median(row["seconds"] for row in here if row["tool"] == tool) for tool in dict.fromkeys(row["tool"] for row in here)}
+        for tool, seconds in took.items():
+            own = [row for row in here if row["tool"] == tool]
+            cpu = [statistics.median(row[end] for row in own) for end in ("client_cpu", "server_cpu")]
+            files, size = own[0]["files"], own[0]["bytes"]
+            lines.append(f"| {link} | {load}: {files} files, {1e-6 * size:.0f} MB | {tool} | {1e-6 * size / seconds:.2f} | {files / seconds:.1f} |"
+                         f" {cpu[0]:.2f}, {cpu[1]:.2f} | {min(took.values()) / seconds:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("role", nargs="?", choices=["inside"], help=argparse.SUPPRESS)
+    parser.add_argument("--links", default=",".join(LINKS))
+    parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1, help="of all loads")
+    parser.add_argument("--slow-scale", type=float, default=1, help="of the loads over slow links, beside that")
+    parser.add_argument("--work", type=Path, default=ROOT / "target/cp-work", help="for 20 GB; removed at the end")
+    parser.add_argument("--out", type=Path, default=ROOT / "target/cp-table")
+    built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist"
+    parser.add_argument("--cp", default=str(built / "mpquic-cp"))
+    parser.add_argument("--lab", default=str(built / "mpquic-lab"))
+    parser.add_argument("--said", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.role == "inside":
+        return inside(options)
+    options.work = options.work.resolve()
+    tools, rows = available(options), []
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        for link in options.links.split(","):
+            with tempfile.TemporaryDirectory() as folder:
+                measured(options, link, tools, Path(folder), rows)
+    finally:
+        shutil.rmtree(options.work, ignore_errors=True)
+    with open(options.out / "runs.csv", "w", newline="") as file:
+        out = csv.DictWriter(file, rows[0])
+        out.writeheader()
+        out.writerows(rows)
+    (options.out / "table.md").write_text(table(rows))
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
