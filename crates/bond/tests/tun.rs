@@ -346,6 +346,13 @@ fn nothing_leaks_with_the_kill_switch() {
     let (_server, _) = net.server(&["10.88.0.0/24:*"]);
     let mut client = net.client(&pin, &["--kill-switch"]);
     assert_eq!(net.seen_as(BEHIND[0]), "10.66.0.2");
+    // A route to half of the Internet, as a hostile DHCP server hands one out, leads nothing past it, whoever has it.
+    let near = format!("{}near", net.name);
+    run(&format!(
+        "ip -n {near} route add 0.0.0.0/1 via 10.77.1.1 dev c1"
+    ))
+    .unwrap();
+    assert_eq!(net.seen_as(BEHIND[0]), "10.66.0.2");
     client.signal("-KILL");
     client.wait();
     assert!(!is_out());

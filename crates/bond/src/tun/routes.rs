@@ -4,10 +4,13 @@
 //!
 //! ```text
 //! 17400: to SERVER ipproto udp dport PORT goto 17410     the tunnel itself goes as it did
-//! 17401: lookup main suppress_prefixlength 0             so do the networks that this machine is in
+//! 17401: lookup main suppress_prefixlength 7             so do the networks that this machine is in
 //! 17402: lookup 17400                                    all else goes through the device
 //! 17410: nop
 //! ```
+//!
+//! No network that a machine is in is wider than /8: a route to half of the Internet is one that somebody handed out to catch packets (by DHCP, CVE-2024-3661), and
+//! does not lead past the device.
 //!
 //! A device that vanishes, since its process did, takes its route along: the rules then lead to nothing, and all is as it was, but with the kill switch, whose route
 //! stays and refuses.
@@ -23,6 +26,8 @@ use crate::error::Error;
 const TABLE: u32 = 17400;
 const LOCAL: u32 = 17401;
 const TUNNEL: u32 = 17402;
+/// Routes with prefixes so long or shorter are no networks that a machine is in.
+const WIDE: u32 = 7;
 const PAST: u32 = 17410;
 /// What is asked for names.
 const RESOLV: &str = "/etc/resolv.conf";
@@ -119,7 +124,9 @@ impl Plan {
                     ))?;
                 }
             }
-            add(&format!("pref {LOCAL} lookup main suppress_prefixlength 0"))?;
+            add(&format!(
+                "pref {LOCAL} lookup main suppress_prefixlength {WIDE}"
+            ))?;
             add(&format!("pref {TUNNEL} lookup {TABLE}"))?;
         }
         Ok(())
