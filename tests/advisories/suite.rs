@@ -3,6 +3,7 @@
 //! wire. No figure is a time. `docs/results/advisories.md` has the table; `--nocapture` prints the figures.
 
 mod connection_ids;
+mod endpoint;
 mod handshake;
 mod memory;
 mod multipath;

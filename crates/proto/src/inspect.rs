@@ -2,6 +2,7 @@
 //! tests that hold every moment of a connection against `limits.rs`, and its memory against the charge. Changes nothing.
 
 use crate::connection::Connection;
+use crate::endpoint::Endpoint;
 use crate::limits;
 use crate::path::{Addresses, NetworkPath};
 use crate::space::{PacketSpace, SpaceId};
@@ -175,6 +176,14 @@ impl CollectionSize {
         connection
             .data
             .for_each_charge(charge::HALF_OF_A_STREAM, &mut f);
+    }
+}
+
+impl CollectionSize {
+    /// The same of an endpoint, beside its connections: clients that are none yet, those that are none any more, and what finds the
+    /// others.
+    pub fn for_each_endpoint_charge(endpoint: &Endpoint, mut f: impl FnMut(&'static str, u64)) {
+        endpoint.for_each_charge(&mut f);
     }
 }
 

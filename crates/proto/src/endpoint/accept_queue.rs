@@ -192,6 +192,11 @@ impl AcceptQueue {
         }
     }
 
+    /// How many are to get a Retry packet.
+    pub(super) fn asked(&self) -> usize {
+        self.asked.len()
+    }
+
     /// Who is given up for another one that is, or is not, proven: who has waited longest, of those who are worth no more.
     pub(super) fn least(&self, for_proven: bool) -> Option<&Incoming> {
         let others = self.others.oldest();

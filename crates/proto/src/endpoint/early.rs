@@ -74,6 +74,11 @@ impl Early {
         }
     }
 
+    /// What is kept.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|(_, event)| 256 + event.size()).sum()
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()

@@ -7,6 +7,7 @@ mod accept_tests;
 mod admission;
 #[cfg(test)]
 mod admission_tests;
+mod charge;
 mod closed_connections;
 mod early;
 mod event;

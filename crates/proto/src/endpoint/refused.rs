@@ -79,6 +79,12 @@ impl Refused {
         write
     }
 
+    /// What is kept.
+    pub(super) fn bytes(&self) -> usize {
+        let packets = self.entries.iter().map(|entry| entry.packet.len());
+        self.entries.len() * size_of::<Entry>() + packets.sum::<usize>()
+    }
+
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()

@@ -23,6 +23,11 @@ impl RetiredCids {
         self.entries.is_empty()
     }
 
+    /// How many are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Remembers one.
     pub(super) fn add(&mut self, now: Instant, dcid: ConnectionId) {
         self.entries.push_back((dcid, now + KEPT_FOR));

@@ -101,7 +101,7 @@ impl Routes {
         self.tokens.remove(remote, token, handle);
     }
 
-    #[cfg(test)]
+    /// Connection IDs and tokens.
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.cids.len(), self.tokens.sizes().0)
     }

@@ -50,7 +50,6 @@ impl<T: Copy + PartialEq> ResetTokens<T> {
     }
 
     /// Its entries, and those that it has room for.
-    #[cfg(test)]
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.table.len(), self.table.capacity())
     }
