@@ -4,6 +4,7 @@
 //! cargo run --release -p mpquic-hostile -- path-ids --rate 1mbit --seconds 60
 //! cargo run --release -p mpquic-hostile -- all --seconds 60
 //! cargo run --release -p mpquic-hostile -- idle --connections 10000
+//! cargo run --release -p mpquic-hostile -- beside connections --rate 1mbit
 //! cargo run --release -p mpquic-hostile -- unproven --server localhost:4433 --alpn h3 --seconds 20
 //! ```
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use mpquic_hostile::blackbox::attacker::Attacker;
 use mpquic_hostile::blackbox::attacks::{ATTACKS, Attack};
+use mpquic_hostile::blackbox::beside::{self, Beside};
 use mpquic_hostile::blackbox::foreign::{self, Target};
 use mpquic_hostile::blackbox::heap::HEAP;
 use mpquic_hostile::blackbox::honest::Honest;
@@ -28,6 +30,9 @@ static ALLOCATOR: Counting = HEAP;
 /// What an idle connection may hold beside its paths, and for each path, in bytes.
 const CONNECTION: f64 = 30_000.0;
 const PATH: f64 = 4_000.0;
+
+/// How many times longer the 99th of a hundred handshakes may take beside an attack.
+const BESIDE: f64 = 2.0;
 
 /// Attacks a server of its own over real sockets, or one that you run (`--server`).
 ///
@@ -82,6 +87,24 @@ enum Command {
         /// Its idle timeout in seconds.
         #[arg(long, default_value_t = 10)]
         idle: u64,
+    },
+    /// Measures an honest client's handshakes without an attack and beside it, by turns over one server.
+    Beside {
+        /// The attack.
+        #[arg(default_value = "connections")]
+        attack: String,
+        /// How fast the attacker sends, IP and UDP headers included.
+        #[arg(long, default_value = "1mbit", value_parser = rate)]
+        rate: f64,
+        /// How many turns there are of each.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+        rounds: u32,
+        /// How long a turn is.
+        #[arg(long, default_value_t = 20)]
+        seconds: u64,
+        /// A shared library with the server's allocator, in place of the system's.
+        #[arg(long, value_name = "LIBRARY")]
+        allocator: Option<String>,
     },
     /// Opens many connections that do nothing, and tells what the server holds for each.
     Idle {
@@ -148,6 +171,23 @@ fn run(options: &Options) -> Result<bool, Error> {
                 .block_on(serve(Duration::from_secs(*idle)))?;
             return Ok(true);
         }
+        Some(Command::Beside {
+            attack,
+            rate,
+            rounds,
+            seconds,
+            allocator,
+        }) => {
+            let chosen = chosen(attack)?;
+            let runtime = builder.worker_threads(1).build()?;
+            let mut held = true;
+            for attack in chosen {
+                let (turn, allocator) = (Duration::from_secs(*seconds), allocator.as_deref());
+                let beside = beside::measure(attack, *rate, *rounds, turn, allocator);
+                held &= tell(attack.0, &runtime.block_on(beside)?);
+            }
+            return Ok(held);
+        }
         Some(Command::Idle {
             connections,
             paths,
@@ -180,24 +220,7 @@ fn run(options: &Options) -> Result<bool, Error> {
         }
         None => {}
     }
-    let idle: Attack = ("none", "nothing", |attacker| {
-        while !attacker.is_over() {
-            attacker.pause(Duration::from_secs(1), None);
-        }
-        Ok(())
-    });
-    let wanted = options.attack.as_deref().unwrap_or("all");
-    let chosen: Vec<Attack> = match wanted {
-        "none" => vec![idle],
-        "all" => attacks().copied().collect(),
-        name => attacks()
-            .filter(|(other, ..)| *other == name)
-            .copied()
-            .collect(),
-    };
-    if chosen.is_empty() {
-        return Err(format!("there is no attack {wanted:?}\n{}", list()).into());
-    }
+    let chosen = chosen(options.attack.as_deref().unwrap_or("all"))?;
     if let Some(server) = &options.server {
         let target = Target::new(server, options.name.as_deref(), options.alpn.as_deref())?;
         let mut answers = true;
@@ -231,6 +254,47 @@ fn run(options: &Options) -> Result<bool, Error> {
         eprintln!("FELL {line}");
     }
     Ok(fell.is_empty())
+}
+
+/// The attacks of this name.
+fn chosen(wanted: &str) -> Result<Vec<Attack>, Error> {
+    let idle: Attack = ("none", "nothing", |attacker| {
+        while !attacker.is_over() {
+            attacker.pause(Duration::from_secs(1), None);
+        }
+        Ok(())
+    });
+    let chosen: Vec<Attack> = match wanted {
+        "none" => vec![idle],
+        "all" => attacks().copied().collect(),
+        name => attacks()
+            .filter(|(other, ..)| *other == name)
+            .copied()
+            .collect(),
+    };
+    if chosen.is_empty() {
+        return Err(format!("there is no attack {wanted:?}\n{}", list()).into());
+    }
+    Ok(chosen)
+}
+
+/// Prints what came of a measurement by turns. Whether its limit held.
+fn tell(attack: &str, beside: &Beside) -> bool {
+    let ratio = beside.ratio();
+    let held = ratio <= BESIDE;
+    println!(
+        "{attack}: p99 {:.2} ms of {} handshakes quiet, {:.2} ms of {} attacked ({} failed): {ratio:.2} times (at most \
+         {BESIDE}): {}; the server holds {} bytes, {} at the end of the last attack",
+        beside.quiet.quantile(0.99),
+        beside.quiet.handshakes.len(),
+        beside.attacked.quantile(0.99),
+        beside.attacked.handshakes.len(),
+        beside.attacked.failed_handshakes,
+        if held { "held" } else { "FELL" },
+        beside.held[0],
+        beside.held[1],
+    );
+    held
 }
 
 async fn measure(options: &Options, (name, what, attack): Attack) -> Result<Report, Error> {

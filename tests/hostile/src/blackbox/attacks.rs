@@ -33,6 +33,11 @@ pub const ATTACKS: &[Attack] = &[
         handshakes,
     ),
     (
+        "connections",
+        "completes connections, and leaves each for the next",
+        connections,
+    ),
+    (
         "replay",
         "one packet below all that is remembered, again and again",
         replay,
@@ -160,6 +165,19 @@ fn handshakes(attacker: &mut Attacker) -> io::Result<()> {
             if oldest.peer.retries == 1 {
                 attacker.flight(&mut oldest);
             }
+        }
+    }
+    Ok(())
+}
+
+/// Each is left to its idle timeout.
+fn connections(attacker: &mut Attacker) -> io::Result<()> {
+    let mut left: Vec<Wire> = Vec::new();
+    while let Some(wire) = connected(attacker, &multipath())? {
+        left.push(wire);
+        if left.len() > 400 {
+            // Not more sockets than a process may have.
+            left.drain(..100);
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 pub mod attacker;
 pub mod attacks;
+pub mod beside;
 pub mod foreign;
 pub mod heap;
 pub mod honest;
