@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::Error;
+use crate::limits::STREAMS;
 use crate::name::Name;
 use crate::progress::{PathShare, Progress};
 use crate::select::Select;
@@ -27,8 +28,8 @@ use crate::wire::{self, Answer, Entry, LABEL, Listed, RefusalKind, Request, VERS
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long to wait at the end until the server knows of the close.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Files at a time: enough that small ones do not wait for round trips.
-const FILES: usize = 8;
+/// Files at a time: small ones wait for round trips. Two streams of those that a server lets a client have are left for listings.
+const FILES: usize = STREAMS as usize - 2;
 /// Further addresses that a server may name.
 const ADDRESSES: usize = 8;
 /// What a listing may take of this side's memory, bytes: some three million files.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::wire::{Refusal, RefusalKind};
 
-/// Streams of a client at a time, and with them its transfers: a client copies 8 files at a time, beside a listing.
+/// Streams of a client at a time, and with them its transfers: a client copies 14 files at a time, beside listings.
 pub(crate) const STREAMS: u32 = 16;
 /// Listings of a client at a time.
 const LISTINGS: usize = 2;
