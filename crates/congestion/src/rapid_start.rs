@@ -39,17 +39,14 @@ pub(super) struct RapidStart {
     round_start: Option<Instant>,
     /// The shortest round trip so far, of packets that fill the window: those of the handshake are smaller and faster.
     min: Option<Duration>,
-    /// The shortest of this round.
-    round_min: Option<Duration>,
-    /// Samples of this round.
-    samples: usize,
+    /// The samples of this round, and what those of the round before varied by.
     variation: RoundVariation,
     /// The newest samples in nanoseconds, 4 s at most, by their number modulo the length.
     newest: [u32; SAMPLES],
-    count: usize,
+    count: u32,
     /// The highest that the shortest of the newest samples was, in this round and in the one before.
-    ceiling: Option<Duration>,
-    last_ceiling: Option<Duration>,
+    ceiling: Option<u32>,
+    last_ceiling: Option<u32>,
     /// The packets of one ACK frame share its sample.
     sampled_at: Option<Instant>,
 }
@@ -81,8 +78,6 @@ impl RapidStart {
 
     fn begin_round(&mut self, now: Instant) {
         self.round_start = Some(now);
-        self.round_min = None;
-        self.samples = 0;
         self.variation.end_round();
         self.last_ceiling = self.ceiling.take();
     }
@@ -91,39 +86,38 @@ impl RapidStart {
     fn sample(&mut self, rtt: Duration) -> bool {
         let min = self.min.map_or(rtt, |min| min.min(rtt));
         self.min = Some(min);
-        self.round_min = Some(self.round_min.map_or(rtt, |min| min.min(rtt)));
-        self.newest[self.count % SAMPLES] = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
-        self.count += 1;
-        self.samples += 1;
+        self.newest[self.count as usize % SAMPLES] =
+            u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
+        self.count = self.count.saturating_add(1);
         self.variation.on_sample(rtt);
-        if self.samples < SAMPLES {
+        if (self.variation.samples() as usize) < SAMPLES {
             return false;
         }
         let shortest = self.shortest();
-        self.ceiling = Some(
-            self.ceiling
-                .map_or(shortest, |ceiling| ceiling.max(shortest)),
-        );
+        self.ceiling = self.ceiling.max(Some(shortest));
         let rise = self.variation.rise(min, MIN_RISE);
         self.last_ceiling
-            .is_some_and(|last| shortest >= last.saturating_add(rise))
+            .is_some_and(|last| nanos(shortest) >= nanos(last).saturating_add(rise))
     }
 
-    /// The shortest of the newest samples.
-    fn shortest(&self) -> Duration {
-        let newest = &self.newest[..self.count.min(SAMPLES)];
-        let shortest = newest.iter().copied().min().unwrap_or(0);
-        Duration::from_nanos(shortest.into())
+    /// The shortest of the newest samples, nanoseconds.
+    fn shortest(&self) -> u32 {
+        let newest = &self.newest[..(self.count as usize).min(SAMPLES)];
+        newest.iter().copied().min().unwrap_or(0)
     }
 
     /// Whether a queue stands, or has just begun to grow.
     pub(super) fn has_queue(&self) -> bool {
-        let (Some(min), Some(round)) = (self.min, self.round_min) else {
+        let (Some(min), Some(round)) = (self.min, self.variation.shortest()) else {
             return false;
         };
         let most = min.saturating_add(QUEUE).min(min.mul_f64(QUEUE_FACTOR));
-        round.max(self.shortest()) > most
+        round.max(nanos(self.shortest())) > most
     }
+}
+
+fn nanos(nanos: u32) -> Duration {
+    Duration::from_nanos(nanos.into())
 }
 
 /// The first recovery: how a window that grew beyond the path comes down to what the path delivers, times `beta`, by the end

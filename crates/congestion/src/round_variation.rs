@@ -27,6 +27,16 @@ impl RoundVariation {
         self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
     }
 
+    /// Samples of the round under way.
+    pub(super) const fn samples(&self) -> u32 {
+        self.samples
+    }
+
+    /// The shortest of them.
+    pub(super) const fn shortest(&self) -> Option<Duration> {
+        self.min
+    }
+
     /// The next round begins.
     pub(super) fn end_round(&mut self) {
         if let Some(min) = self.min.take() {
