@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{
     ClientConfig, Endpoint, EndpointConfig, Observer, RaceConfig, ServerConfig, Side, TokenStore,
     TransportConfig,
@@ -47,6 +48,7 @@ pub struct NetworkBuilder {
     paths: Vec<Plan>,
     shared: Vec<LinkConfig>,
     cross: Vec<CrossTraffic>,
+    cross_start: SlowStart,
     client_transport: TransportConfig,
     server_transport: TransportConfig,
     client_tls: Option<Arc<rustls::ClientConfig>>,
@@ -80,6 +82,7 @@ impl NetworkBuilder {
             paths: Vec::new(),
             shared: Vec::new(),
             cross: Vec::new(),
+            cross_start: SlowStart::Rapid,
             client_transport: TransportConfig::default(),
             server_transport: TransportConfig::default(),
             client_tls: None,
@@ -206,6 +209,15 @@ impl NetworkBuilder {
     #[must_use]
     pub fn cross_traffic(mut self, traffic: CrossTraffic) -> Self {
         self.cross.push(traffic);
+        self
+    }
+
+    /// Sets the first slow start of cross traffic, but for flows with [`CongestionControl::Auto`](mpquic_proto::CongestionControl),
+    /// which start as the connection under test does. Default [`SlowStart::Rapid`]: what others do does not change with what this
+    /// library starts with.
+    #[must_use]
+    pub const fn cross_slow_start(mut self, algorithm: SlowStart) -> Self {
+        self.cross_start = algorithm;
         self
     }
 
@@ -503,7 +515,7 @@ impl NetworkBuilder {
             };
             let transports = under_test
                 .each_ref()
-                .map(|config| traffic.transport(config));
+                .map(|config| traffic.transport(config, self.cross_start));
             let (peers, config) = flow(number + 1, apps, transports)?;
             let crossing = crossing(number, traffic.path);
             let addresses = four_tuple(crossing.client, crossing.server);

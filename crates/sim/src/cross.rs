@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{
     CongestionControl, ConnectionStats, Dir, Event, ReadError, Side, StreamEvent, StreamId,
     TransportConfig, VarInt, WriteError,
@@ -113,7 +114,11 @@ impl CrossTraffic {
 
     /// The transport settings. Those that belong to the network (packet sizes, initial RTT, ECN)
     /// are the same as for the connection under test; the others are the flow's own.
-    pub(crate) fn transport(&self, under_test: &TransportConfig) -> TransportConfig {
+    pub(crate) fn transport(
+        &self,
+        under_test: &TransportConfig,
+        slow_start: SlowStart,
+    ) -> TransportConfig {
         let mut transport = under_test.clone();
         transport
             .congestion(self.control)
@@ -129,6 +134,9 @@ impl CrossTraffic {
             // It stands for other stacks, kernels' TCP above all: every second packet is acknowledged.
             .ack_frequency_config(None)
             .observer(|_| None);
+        if self.control != CongestionControl::Auto {
+            transport.slow_start(slow_start);
+        }
         transport
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{
     AckFrequencyConfig, CongestionControl, EarlyPathData, InitialWindow, RaceConfig,
     TransportConfig,
@@ -133,6 +134,11 @@ pub(crate) fn network(
     for &traffic in &spec.cross_traffic {
         builder = builder.cross_traffic(traffic);
     }
+    // Nobody else goes where a train leads.
+    builder = builder.cross_slow_start(match spec.slow_start {
+        SlowStart::Train => SlowStart::Rapid,
+        other => other,
+    });
     Ok(builder.build()?)
 }
 
