@@ -11,7 +11,7 @@ use mpquic_sched_core::VarInt;
 /// The request follows what is sent: the peer is asked for about eight acknowledgements per round trip of the packets that a
 /// path delivered in its last one, and for a delay of an eighth of the shortest RTT of the paths at most. During slow start,
 /// and while a path delivers fewer than sixteen packets per round trip, acknowledgements come as without the extension. Of a path that
-/// lost packets within half a minute, no acknowledgement lets go more than a sixteenth of what waited in its queue then. What ends
+/// lost packets within half a minute, no acknowledgement lets go more than a twelfth of what waited in its queue then. What ends
 /// a burst, so that nothing follows for now, is acknowledged at once. The request holds for each path by itself.
 ///
 /// ```

@@ -23,7 +23,7 @@ const LOSS_COUNTS: Duration = Duration::from_secs(30);
 
 /// Packets that an acknowledgement lets go at once fill this part of the queue at most. Ours: without a bound, BBRv3 took half of
 /// a link with a short queue.
-const BURST_PART: u32 = 16;
+const BURST_PART: u32 = 12;
 
 /// The recovery state of one path. On path 0 it serves the Initial and the Handshake space too: all three share one
 /// RTT estimate and one congestion window (RFC 9002 section 5, RFC 9000 section 9.4).
