@@ -32,11 +32,11 @@ pub enum SlowStart {
     /// Rapid Start (draft-kazuho-ccwg-rapid-start): the window triples per round trip while there is no queue, and doubles
     /// beside a short one. After a loss it converges to what the path delivers instead of being cut at once. Growth ends
     /// as soon as a queue grows within a round, and not one round later.
-    #[default]
     Rapid,
     /// Rapid Start that goes where a packet train leads, as BBR's Startup does: packets that left together show by their
     /// arrival what the narrowest link lets through, and the window opens to what the path holds at that rate, eight times its
     /// size at most. The pace stays below 1.35 times that rate for a round trip.
+    #[default]
     Train,
 }
 

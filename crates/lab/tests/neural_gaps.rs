@@ -187,7 +187,7 @@ fn a_path_that_dies_takes_nothing_along() {
 fn the_same_seed_is_the_same_run() {
     let links = [fast().with_loss(0.01), slow().with_loss(0.01)];
     let random = |seed: u64| asking(move || Box::new(Random::new(Gaps::OUTPUTS, seed)));
-    let run = |scheduler| download(9, &links, 2 * MEGABYTE, &scheduler).0.trace_hash;
+    let run = |scheduler| download(9, &links, 4 * MEGABYTE, &scheduler).0.trace_hash;
     let shipped = || registered("gaps", &json!({}));
     assert_eq!(run(shipped()), run(shipped()));
     assert_eq!(run(random(1)), run(random(1)));

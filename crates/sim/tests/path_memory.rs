@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::congestion::{InitialWindow, ResumeState};
 use mpquic_proto::{
     CarefulResumeConfig, CongestionControl, Event, FourTuple, PathId, PathKey, PathMemory,
@@ -151,7 +152,9 @@ fn another_round_trip_is_no_reason_to_jump() {
 /// How long requests of 64 kB, one after the other, took over these paths, with or without what `bottleneck` switches.
 fn requests(store: &Store, links: &[LinkConfig], bottleneck: bool) -> Duration {
     let workload: Workload = "requests:20:64kB:20ms".parse().unwrap();
-    let transport = TransportConfig::default();
+    let mut transport = TransportConfig::default();
+    // A packet train tells in the first round trip what this is about to remember.
+    transport.slow_start(SlowStart::Rapid);
     let mut server = transport.clone();
     server.path_memory(Some(Arc::new(store.clone())));
     let config = ArrivalConfig {

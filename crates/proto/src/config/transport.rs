@@ -324,8 +324,8 @@ impl TransportConfig {
         }
     }
 
-    /// How the window of a new path grows until its first congestion event. Default [`SlowStart::Rapid`]. BBR has a Startup of
-    /// its own, which is that of its draft with any other value.
+    /// How the window of a new path grows until its first congestion event. Default [`SlowStart::Train`]. BBR has a Startup of
+    /// its own, which is that of its draft with `Classic` and `HyStartPlusPlus`.
     ///
     /// ```
     /// use mpquic_proto::TransportConfig;
