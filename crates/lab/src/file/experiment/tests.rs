@@ -607,7 +607,7 @@ fn the_path_of_the_handshake_is_an_axis_whose_runs_are_pairs() {
     );
     let before = (PathStart::Confirmed, false, SlowStart::HyStartPlusPlus);
     assert_eq!(start(0), before);
-    assert_eq!(start(1), (PathStart::Complete, true, SlowStart::Rapid));
+    assert_eq!(start(1), (PathStart::Complete, true, SlowStart::default()));
     let but = networks(
         PATHS,
         "start = \"library\"\nrace = false\nslow_start = \"classic\"",
