@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::support::{MEGABYTE, Recorder, for_seeds, median, ms};
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{PathId, Side, TransportConfig, ValidationTokenConfig};
 use mpquic_sim::{
     Action, Job, LinkConfig, Measurements, Network, NetworkBuilder, Report, TransferClient,
@@ -155,7 +156,10 @@ fn every_scheduler_gets_on_with_small_windows() {
 /// Downloads during which the fast path dies.
 fn through_death(name: &str) -> Vec<(Report, Measurements)> {
     for_seeds(0..5, |seed| {
-        let mut network = network(seed, &[fast(), slow()], transport(name))
+        let mut transport = transport(name);
+        // Where a train leads, the other path is not cold for long, and a copy saves less.
+        transport.slow_start(SlowStart::Rapid);
+        let mut network = network(seed, &[fast(), slow()], transport)
             .client(TransferClient::download(10 * MEGABYTE))
             .build()
             .unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use mpquic_proto::congestion::SlowStart;
 use mpquic_proto::{CongestionControl, InitialWindow, TransportConfig};
 use mpquic_sched::{
     Acked, Arm, Context, Decision, Linucb, LinucbConfig, Lost, PathIndex, PathUpdate, PathView,
@@ -101,6 +102,8 @@ fn download(loss: f64, bytes: u64, seed: u64, config: &LinucbConfig) -> Vec<Entr
         .stream_receive_window(6 * MEGABYTE)
         .window_auto_tuning(false)
         .congestion(CongestionControl::Olia)
+        // Where a train leads, some decisions are open for longer than the log of packets lasts, and are left out.
+        .slow_start(SlowStart::Rapid)
         .initial_window(InitialWindow::Packets(32))
         .unwrap();
     let mut server = transport.clone();

@@ -107,7 +107,7 @@ fn a_scheduler_that_insists_on_a_dead_path_stops_no_transfer() {
             .symmetric_path(wifi())
             .symmetric_path(lte())
             .transport(transport)
-            .client(TransferClient::download(100_000))
+            .client(TransferClient::download(300_000))
             .server(TransferServer::new())
             .open_all_paths()
             .build()

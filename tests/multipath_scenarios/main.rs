@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use crate::support::{Later, MEGABYTE, ms};
-use mpquic_proto::congestion::CongestionControl;
+use mpquic_proto::congestion::{CongestionControl, SlowStart};
 use mpquic_proto::{
     ConnectionError, PathErrorCode, PathEvent, PathId, PathStatus, Side, TransportConfig,
 };
@@ -236,7 +236,14 @@ fn break_both() {
 /// of the path after a second.
 #[test]
 fn abandon() {
-    let mut network = network();
+    // The server keeps the path for three probe timeouts: less than a second with a queue that has grown slowly.
+    let mut transport = TransportConfig::default();
+    transport.slow_start(SlowStart::Rapid);
+    let mut network = builder(&[first(), second()])
+        .transport(transport)
+        .open_all_paths()
+        .build()
+        .unwrap();
     network.at(MIDWAY, close(Side::Client, FIRST));
     complete(&mut network);
     assert_eq!(open_paths(&network), [1, 1]);

@@ -286,6 +286,8 @@ impl Run {
         match (end, reason) {
             // The close may be lost, and a side that hears nothing any more must time out.
             (_, ConnectionError::TimedOut | ConnectionError::Reset) => {}
+            // Nobody is left to answer the challenges of a server whose client has moved (RFC 9000 section 9.3.2).
+            (_, ConnectionError::NoValidatedPath) if side == Side::Server => {}
             (End::Intact, ConnectionError::ApplicationClosed(close))
                 if close.error_code == VarInt::from_u32(GOODBYE) => {}
             (End::Intact, ConnectionError::LocallyClosed) => {}
