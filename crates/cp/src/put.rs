@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use mpquic::{StreamHints, WriteError};
+use mpquic::{ReadExactError, StreamHints, WriteError};
 use tokio::fs::File;
 
 use crate::client::{Client, CopyOptions, List, unexpected};
@@ -17,7 +17,7 @@ use crate::plan::{is_same, planned};
 use crate::progress::Progress;
 use crate::surplus::{self, Surplus, Tree, surplus};
 use crate::tree::{self, Hidden, Walk, Want, blocking};
-use crate::wire::{self, Answer, Entry, Kind, Refusal, RefusalKind, Request};
+use crate::wire::{self, Answer, Entry, Kind, Refusal, RefusalKind, Request, Unread};
 
 impl Client {
     /// Puts `local` to `name` on the server; without one, or if it ends with `/`, under its own name. What the server has already is not
@@ -364,6 +364,16 @@ impl Client {
         if complete && have == entry.size && (same || have == 0) {
             // Without an offset, the server keeps what it has.
             let _ = send.finish();
+            // It may have to give it another time and mode: the stream ends once it has them.
+            match wire::receive(&mut recv).await {
+                Err(Unread::Stream(ReadExactError::FinishedEarly(0))) => {}
+                Ok(Some(Answer::Refused(refusal))) => {
+                    return Err(newer(Error::refused(to, refusal)));
+                }
+                Ok(Some(other)) => return Err(unexpected(&other)),
+                Ok(None) => return Err(Error::Malformed("an empty answer".to_owned())),
+                Err(error) => return Err(error.into()),
+            }
             progress.resumed(entry.size);
             progress.file_done(to, entry.size, true);
             return Ok(());
