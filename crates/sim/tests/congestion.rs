@@ -350,3 +350,30 @@ fn a_dead_path_does_not_hold_back_the_other() {
         assert!((0.9..1.1).contains(&alone), "{control}: {alone}");
     }
 }
+
+/// The world stays the same when we start in another way; only flows of our own default controller do as we do.
+#[test]
+fn what_others_send_does_not_depend_on_how_we_start() {
+    for (control, same) in [
+        (CongestionControl::Cubic, true),
+        (CongestionControl::Bbr, true),
+        (CongestionControl::Auto, false),
+    ] {
+        let delivered = SlowStart::ALL.iter().map(|start| {
+            let mut transport = TransportConfig::default();
+            transport.slow_start(*start);
+            let mut network = Network::builder(1)
+                .transport(transport)
+                .symmetric_path(LinkConfig::new(50_000_000, ms(40)))
+                .cross_traffic(CrossTraffic::new(0, Side::Server, control))
+                .null_aead()
+                .build()
+                .unwrap();
+            network.run_until(secs(2)).unwrap();
+            network.cross_traffic()[0].delivered
+        });
+        let delivered: Vec<_> = delivered.collect();
+        let alike = delivered.iter().all(|bytes| *bytes == delivered[0]);
+        assert_eq!(alike, same, "{control}: {delivered:?}");
+    }
+}
