@@ -13,13 +13,14 @@ use std::time::Instant;
 
 use copies::{Probes, REPAIR_ROUNDS, is_least, may_copy_deadline, may_copy_late, may_miss};
 use overdue::Watch;
-use predict::{Own, Prediction, Rate, predict, run_among};
+use predict::{Own, Prediction, Rate, Shown, predict, run_among};
 use reason::{Newest, Reason};
 
+use crate::patience::float;
 use crate::support::{Patience, comes_back, nanos};
 use crate::{
-    Acked, Context, CopyCause, Data, Decision, Lost, PathSet, PathUpdate, PathUpdateKind, PathView,
-    QueueView, Scheduler, Sent,
+    Acked, Context, CopyCause, Data, Decision, Lost, PathIndex, PathSet, PathUpdate,
+    PathUpdateKind, PathView, QueueView, Scheduler, Sent,
 };
 
 /// Below so many packets to send, nothing is sent ahead of what waits.
@@ -138,12 +139,9 @@ struct Known {
 }
 
 impl Known {
-    /// Takes in what was acknowledged since the last decision: the round trip without a queue, nanoseconds, the rate
-    /// that was measured, bytes per nanosecond, and how long our own bytes take to pass the bottleneck, nanoseconds. The
-    /// path's round trip is known.
-    #[inline]
-    fn note(&mut self, config: &ArrivalConfig, now: Instant, path: &PathView) -> (f64, f64, f64) {
-        let measured = self.rate.update(now, path);
+    /// Takes in what was acknowledged since the last decision. The path's round trip is known.
+    #[inline(always)]
+    fn note(&mut self, config: &ArrivalConfig, now: Instant, path: &PathView) -> Shown {
         let base = if !path.has_rtt() {
             path.saved_rtt
         } else if config.base {
@@ -152,12 +150,16 @@ impl Known {
             path.min_rtt
         };
         let bottleneck = if config.bottleneck {
-            path.bottleneck
+            float(path.bottleneck) * 1e-9
         } else {
-            0
+            0.0
         };
-        let own = self.own.time(now, bottleneck, path.in_flight);
-        (nanos(base), measured, own)
+        Shown {
+            base: nanos(base),
+            measured: self.rate.update(now, path),
+            bottleneck,
+            own: self.own.time(now, bottleneck, path.in_flight),
+        }
     }
 }
 
@@ -230,12 +232,12 @@ impl Arrival {
                 return;
             }
             let known = &mut paths[path.index.get()];
-            let (base, measured, own) = known.note(config, cx.now, path);
-            let mut prediction = predict(config, cx.now, path, base, measured, own);
+            let shown = known.note(config, cx.now, path);
+            let mut prediction = predict(config, cx.now, path, &shown);
             if path.in_flight == 0 {
                 known.watch.on_idle();
             } else if config.late
-                && let Some(late) = known.watch.overdue_by(cx.now, config.margin)
+                && let Some(late) = known.watch.overdue_by(cx.now)
             {
                 // What has been late for so long is expected to stay late for as long again.
                 prediction.arrival += late;
@@ -292,11 +294,11 @@ impl Arrival {
                 continue;
             }
             let watch = self.known(path).watch;
-            if let Some(late) = watch.overdue_by(cx.now, self.config.margin) {
+            if let Some(late) = watch.overdue_by(cx.now) {
                 let repaired = late + REPAIR_ROUNDS * nanos(path.min_rtt);
                 copies |= path.index != best.index && arrival < repaired;
             }
-            if let Some(due) = watch.due(self.config.margin)
+            if let Some(due) = watch.due()
                 && due > cx.now
             {
                 self.wakeup = Some(self.wakeup.map_or(due, |at| at.min(due)));
@@ -305,26 +307,10 @@ impl Arrival {
         copies
     }
 
-    /// Sends on this path, and on a second one at once what has a deadline that may be missed.
-    fn send(&mut self, cx: &Context<'_>, path: &PathView, data: Data) -> Decision {
-        let mut copies = PathSet::EMPTY;
-        if self.config.deadlines
-            && data == Data::Next
-            && let Some(deadline) = cx.queue.head.and_then(|head| head.deadline)
-            && let Some(second) = self.second(cx, path, deadline)
-        {
-            copies.insert(second.index);
-        }
-        Decision::Send {
-            path: path.index,
-            data,
-            copies,
-        }
-    }
-
-    /// The same of a packet on which a second path may be tried: one that would be the soonest if the queue that others have put
-    /// there was gone.
-    fn send_and_try(
+    /// Sends on this path, and at once on a second one what has a deadline that may be missed, or with what a path is tried that would
+    /// be the soonest if the queue that others have put there was gone.
+    #[inline]
+    fn send(
         &mut self,
         cx: &Context<'_>,
         path: &PathView,
@@ -332,28 +318,49 @@ impl Arrival {
         found: &Found<'_>,
         waiting: u64,
     ) -> Decision {
-        let mut decision = self.send(cx, path, data);
-        if self.config.probes
-            && let Some(tempting) = found.tempting
-            && tempting.index != path.index
-            && found.at_best < found.arrival
-            && let Decision::Send {
-                copies,
-                data: Data::Next,
-                ..
-            } = &mut decision
-            && copies.is_empty()
-            && self.probes.is_due(cx, tempting, waiting)
-        {
-            copies.insert(tempting.index);
-            self.newest.reason = Reason::Tried;
-            self.newest.cause = if is_least(waiting) {
-                CopyCause::Least
-            } else {
-                CopyCause::Probe
-            };
+        let deadline = cx.queue.head.and_then(|head| head.deadline);
+        let second = match (deadline, found.tempting) {
+            (None, None) => None,
+            _ if data != Data::Next => None,
+            (deadline, tempting) => {
+                let tempting = tempting.filter(|_| found.at_best < found.arrival);
+                self.also_on(cx, path, deadline, tempting, waiting)
+            }
+        };
+        Decision::Send {
+            path: path.index,
+            data,
+            copies: second.map_or(PathSet::EMPTY, PathSet::only),
         }
-        decision
+    }
+
+    /// The path on which the next packet goes, too.
+    #[inline(never)]
+    fn also_on(
+        &mut self,
+        cx: &Context<'_>,
+        path: &PathView,
+        deadline: Option<Instant>,
+        tempting: Option<&PathView>,
+        waiting: u64,
+    ) -> Option<PathIndex> {
+        if self.config.deadlines
+            && let Some(deadline) = deadline
+            && let Some(second) = self.second(cx, path, deadline)
+        {
+            return Some(second.index);
+        }
+        let tempting = tempting.filter(|other| self.config.probes && other.index != path.index)?;
+        if !self.probes.is_due(cx, tempting, waiting) {
+            return None;
+        }
+        self.newest.reason = Reason::Tried;
+        self.newest.cause = if is_least(waiting) {
+            CopyCause::Least
+        } else {
+            CopyCause::Probe
+        };
+        Some(tempting.index)
     }
 
     /// The path that carries a copy of what this one may deliver after its deadline, if it arrives in time there.
@@ -459,7 +466,7 @@ impl Arrival {
                 1 => u32::MAX,
                 _ => run_among(cx, path),
             };
-            return self.send_and_try(cx, path, Data::Next, &found, waiting);
+            return self.send(cx, path, Data::Next, &found, waiting);
         }
         let others = self.others_deliver(cx, &found);
         if self.config.wait
@@ -474,7 +481,7 @@ impl Arrival {
         self.patience.end();
         self.newest.reason = Reason::Meanwhile;
         let data = self.data(queue, path, others as u64);
-        self.send_and_try(cx, path, data, &found, waiting)
+        self.send(cx, path, data, &found, waiting)
     }
 }
 
@@ -489,15 +496,12 @@ impl Scheduler for Arrival {
     }
 
     fn decide(&mut self, cx: &Context<'_>) -> Decision {
-        if let [path] = cx.paths
-            && path.open
-            && path.can_send
-            && path.has_rtt()
-            && let Some(decision) = self.decide_single_path(cx, path)
-        {
-            return decision;
+        match cx.paths {
+            [path] if path.open && path.can_send && path.has_rtt() => {
+                self.decide_single_path(cx, path)
+            }
+            _ => self.decide_among(cx),
         }
-        self.decide_among(cx)
     }
 
     fn why(&self) -> Option<&'static str> {
@@ -528,7 +532,9 @@ impl Scheduler for Arrival {
             let predicted = known.prediction.round_trip;
             // Of a path without an RTT sample, nothing is predicted.
             if predicted > 0.0 {
-                known.watch.on_sent(event.now, predicted);
+                known
+                    .watch
+                    .on_sent(event.now, predicted, self.config.margin);
             }
         }
     }

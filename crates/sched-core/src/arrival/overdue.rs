@@ -19,6 +19,8 @@ const WEIGHT: f64 = 0.25;
 pub(super) struct Watch {
     /// When the packet that is followed was sent.
     sent: Option<Instant>,
+    /// From when on it is later than it may be. What is asked at each decision is a comparison.
+    due: Option<Instant>,
     /// How long its acknowledgement was predicted to take, nanoseconds.
     predicted: f64,
     /// How far off the predictions were in the mean, nanoseconds; `None` before the first acknowledgement.
@@ -26,12 +28,20 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// A packet left whose acknowledgement is predicted to take so many nanoseconds. It is followed if no other one is.
+    /// A packet left whose acknowledgement is predicted to take so many nanoseconds. It is followed if no other one is. It is late
+    /// if it takes longer by more than `margin` deviations.
     #[inline]
-    pub(super) fn on_sent(&mut self, now: Instant, predicted: f64) {
+    pub(super) fn on_sent(&mut self, now: Instant, predicted: f64, margin: f64) {
         if self.sent.is_none() {
-            (self.sent, self.predicted) = (Some(now), predicted);
+            self.follow(now, predicted, margin);
         }
+    }
+
+    #[inline(never)]
+    fn follow(&mut self, now: Instant, predicted: f64, margin: f64) {
+        (self.sent, self.predicted) = (Some(now), predicted);
+        let allowed = predicted * (1.0 + SLACK) + margin * self.deviation() + GRANULARITY;
+        self.due = now.checked_add(Duration::from_nanos(allowed.ceil() as u64));
     }
 
     /// A packet sent at `sent` was acknowledged.
@@ -65,24 +75,19 @@ impl Watch {
         self.deviation.unwrap_or(self.predicted / 2.0)
     }
 
-    /// How long the acknowledgement may take, nanoseconds.
+    /// By how many nanoseconds the acknowledgement is later than predicted, if that is more than it may be.
     #[inline]
-    fn patience(&self, margin: f64) -> f64 {
-        self.predicted * (1.0 + SLACK) + margin * self.deviation() + GRANULARITY
-    }
-
-    /// By how many nanoseconds the acknowledgement is later than predicted, if that is more than it may be: more than
-    /// `margin` deviations.
-    #[inline]
-    pub(super) fn overdue_by(&self, now: Instant, margin: f64) -> Option<f64> {
-        let age = nanos_between(self.sent?, now);
-        (age >= self.patience(margin)).then_some(age - self.predicted)
+    pub(super) fn overdue_by(&self, now: Instant) -> Option<f64> {
+        let sent = self.sent?;
+        if self.due.is_none_or(|due| now < due) {
+            return None;
+        }
+        Some(nanos_between(sent, now) - self.predicted)
     }
 
     /// When it will be later than it may be.
-    pub(super) fn due(&self, margin: f64) -> Option<Instant> {
-        let patience = Duration::from_nanos((self.patience(margin) as u64).saturating_add(1));
-        self.sent?.checked_add(patience)
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.sent.and(self.due)
     }
 }
 
@@ -100,30 +105,36 @@ mod tests {
     fn a_packet_is_late_beyond_what_predictions_are_usually_off_by() {
         let start = Instant::now();
         let mut watch = Watch::default();
-        assert_eq!(watch.overdue_by(start + ms(500), 2.0), None);
-        watch.on_sent(start, 40.0 * MS);
+        assert_eq!(watch.overdue_by(start + ms(500)), None);
+        watch.on_sent(start, 40.0 * MS, 2.0);
         // 45 + 2 * 20 + 1 ms.
-        assert_eq!(watch.overdue_by(start + ms(85), 2.0), None);
-        assert_eq!(watch.overdue_by(start + ms(86), 2.0), Some(46.0 * MS));
-        let due = watch.due(2.0).unwrap();
-        assert!(watch.overdue_by(due, 2.0).is_some() && due < start + ms(87));
+        assert_eq!(watch.overdue_by(start + ms(85)), None);
+        assert_eq!(watch.overdue_by(start + ms(86)), Some(46.0 * MS));
+        let due = watch.due().unwrap();
+        assert!(watch.overdue_by(due).is_some() && due < start + ms(87));
         // It took 44 ms: the next one may take 45 + 2 * 4 + 1 ms.
         watch.on_acked(start + ms(44), start);
-        assert_eq!(watch.due(2.0), None);
-        watch.on_sent(start + ms(100), 40.0 * MS);
-        assert_eq!(watch.overdue_by(start + ms(153), 2.0), None);
-        assert_eq!(watch.overdue_by(start + ms(154), 2.0), Some(14.0 * MS));
+        assert_eq!(watch.due(), None);
+        watch.on_sent(start + ms(100), 40.0 * MS, 2.0);
+        assert_eq!(watch.overdue_by(start + ms(153)), None);
+        assert_eq!(watch.overdue_by(start + ms(154)), Some(14.0 * MS));
         // A margin of nothing: 46 ms.
-        assert_eq!(watch.overdue_by(start + ms(146), 0.0), Some(6.0 * MS));
+        watch.on_idle();
+        assert_eq!(
+            (watch.due(), watch.overdue_by(start + ms(500))),
+            (None, None)
+        );
+        watch.on_sent(start + ms(100), 40.0 * MS, 0.0);
+        assert_eq!(watch.overdue_by(start + ms(146)), Some(6.0 * MS));
     }
 
     #[test]
     fn the_oldest_is_followed_until_it_or_a_later_one_is_heard_of() {
         let start = Instant::now();
-        let late = |watch: &Watch| watch.overdue_by(start + ms(500), 1.0).is_some();
+        let late = |watch: &Watch| watch.overdue_by(start + ms(500)).is_some();
         let mut watch = Watch::default();
-        watch.on_sent(start + ms(10), 40.0 * MS);
-        watch.on_sent(start + ms(400), 400.0 * MS);
+        watch.on_sent(start + ms(10), 40.0 * MS, 1.0);
+        watch.on_sent(start + ms(400), 400.0 * MS, 1.0);
         watch.on_acked(start + ms(20), start + ms(9));
         watch.on_lost(start + ms(9));
         assert!(late(&watch));

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::ArrivalConfig;
-use crate::patience::nanos_between;
+use crate::patience::{float, larger, nanos_between, smaller};
 use crate::support::nanos;
 use crate::{Context, PathView};
 
@@ -43,7 +43,7 @@ impl Prediction {
     /// How many bytes the path has delivered by `time`.
     #[inline]
     pub(super) fn delivered_by(&self, time: f64) -> f64 {
-        (time - self.arrival).max(0.0) * self.rate
+        larger(time - self.arrival, 0.0) * self.rate
     }
 }
 
@@ -62,7 +62,7 @@ impl Own {
     #[inline]
     fn left(&self, now: Instant) -> f64 {
         let since = self.at.map_or(0.0, |at| nanos_between(at, now));
-        (self.bytes - since * self.rate).max(0.0)
+        larger(self.bytes - since * self.rate, 0.0)
     }
 
     /// A packet leaves.
@@ -74,52 +74,68 @@ impl Own {
         }
     }
 
-    /// How long it takes until they have passed, nanoseconds. `rate`: what the bottleneck lets through, bytes per second; 0 if that is not
-    /// known, and so is this.
+    /// How long it takes until they have passed, nanoseconds. `rate`: what the bottleneck lets through, bytes per nanosecond; 0 if that is
+    /// not known, and so is this.
     #[inline]
-    pub(super) fn time(&mut self, now: Instant, rate: u64, in_flight: u64) -> f64 {
-        self.rate = rate as f64 * 1e-9;
-        if rate == 0 || self.bytes == 0.0 {
+    pub(super) fn time(&mut self, now: Instant, rate: f64, in_flight: u64) -> f64 {
+        self.rate = rate;
+        if rate == 0.0 || self.bytes == 0.0 {
             return 0.0;
         }
         // No more are there than are in flight, however slow the bottleneck is believed to be.
-        self.bytes = self.left(now).min(in_flight as f64);
+        self.bytes = smaller(self.left(now), float(in_flight));
         self.at = Some(now);
         self.bytes / self.rate
     }
 }
 
-/// `base`: the round trip without a queue, nanoseconds. `measured`: what the path has been seen to deliver, bytes per nanosecond; 0 before the first measurement.
-/// `own`: how long the sender's own bytes take to pass the bottleneck, nanoseconds; 0 if that is not known. The round trip of the path is
-/// known.
-#[inline]
+/// What a path has shown, as of now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// The round trip without a queue, nanoseconds.
+    pub(super) base: f64,
+    /// What it was seen to deliver, bytes per nanosecond; 0 before the first measurement.
+    pub(super) measured: f64,
+    /// What its bottleneck lets through, bytes per nanosecond; 0 if that is not known.
+    pub(super) bottleneck: f64,
+    /// How long the sender's own bytes take to pass the bottleneck, nanoseconds; 0 if that is not known.
+    pub(super) own: f64,
+}
+
+/// What a path whose round trip is known will do.
+// For a decision among several paths: what is worked out for one is needed by the rest of the walk, and stays in registers.
+#[inline(always)]
 pub(super) fn predict(
     config: &ArrivalConfig,
     now: Instant,
     path: &PathView,
-    base: f64,
-    measured: f64,
-    own: f64,
+    shown: &Shown,
 ) -> Prediction {
-    let rtt = nanos(path.known_rtt()).max(1.0);
-    let min_rtt = base.clamp(1.0, rtt);
-    let window_rate = path.cwnd.max(1) as f64 / rtt;
+    let Shown {
+        base,
+        measured,
+        bottleneck,
+        own,
+    } = *shown;
+    let rtt = larger(nanos(path.known_rtt()), 1.0);
+    let min_rtt = smaller(larger(base, 1.0), rtt);
+    let window_rate = float(path.cwnd.max(1)) / rtt;
     let growing = config.fresh && is_growing(path, base);
     let rate = if growing {
         // What is acknowledged now was sent a round trip ago, by half the window.
         2.0 * window_rate
     } else if measured > 0.0 {
-        measured.min(window_rate)
+        smaller(measured, window_rate)
     } else {
         window_rate
     };
     // What an application that sends little was seen to get is less than what the bottleneck lets through.
-    let delivers = if config.bottleneck && !growing {
-        rate.max((path.bottleneck as f64 * 1e-9).min(window_rate))
+    let delivers = if !growing {
+        larger(rate, smaller(bottleneck, window_rate))
     } else {
         rate
     };
-    let in_flight = path.in_flight as f64;
+    let in_flight = float(path.in_flight);
     let drained = if growing {
         0.0
     } else {
@@ -135,9 +151,9 @@ pub(super) fn predict(
             .in_flight
             .saturating_add(packet)
             .saturating_sub(path.cwnd);
-        excess as f64 / rate
+        float(excess) / rate
     };
-    let busy = leaves.max(drained).max(own);
+    let busy = larger(larger(leaves, drained), own);
     // The queue of the shortest paths is in the hosts, on whichever of them a packet goes: to turn from one to the other with
     // each few packets only makes work.
     let wait = if is_near(path) { leaves } else { busy };
@@ -245,9 +261,27 @@ mod tests {
         )
     }
 
+    fn predicted(
+        config: &ArrivalConfig,
+        now: Instant,
+        path: &PathView,
+        measured: f64,
+    ) -> Prediction {
+        let shown = Shown {
+            base: 40e6,
+            measured,
+            bottleneck: if config.bottleneck {
+                path.bottleneck as f64 * 1e-9
+            } else {
+                0.0
+            },
+            own: 0.0,
+        };
+        predict(config, now, path, &shown)
+    }
+
     fn arrival(now: Instant, path: &PathView) -> f64 {
-        let prediction = predict(&ArrivalConfig::default(), now, path, 40e6, 1e-3, 0.0);
-        prediction.arrival / 1e6
+        predicted(&ArrivalConfig::default(), now, path, 1e-3).arrival / 1e6
     }
 
     fn near(is: f64, expected: f64) {
@@ -292,7 +326,7 @@ mod tests {
     fn a_path_delivers_what_its_bottleneck_lets_through_and_no_more_than_its_window() {
         let rate = |config: &ArrivalConfig, bottleneck| {
             let path = changed!(view(0), bottleneck = bottleneck);
-            predict(config, Instant::now(), &path, 40e6, 5e-4, 0.0).rate
+            predicted(config, Instant::now(), &path, 5e-4).rate
         };
         let config = ArrivalConfig::default();
         near(rate(&config, 0), 5e-4);
@@ -316,7 +350,7 @@ mod tests {
         let now = Instant::now();
         let near_by = changed!(view(55_000), min_rtt = Duration::from_micros(900));
         near(arrival(now, &near_by), 20.0);
-        let prediction = predict(&ArrivalConfig::default(), now, &near_by, 40e6, 1e-3, 0.0);
+        let prediction = predicted(&ArrivalConfig::default(), now, &near_by, 1e-3);
         near(prediction.round_trip / 1e6, 55.0);
         let full = changed!(near_by, cwnd = 20_000, can_send = false, in_flight = 24_000);
         near(arrival(now, &full), 30.0);
@@ -339,16 +373,9 @@ mod tests {
             others: false,
             ..ArrivalConfig::default()
         };
-        let without = predict(&config, Instant::now(), &behind, 40e6, 1e-3, 0.0);
+        let without = predicted(&config, Instant::now(), &behind, 1e-3);
         near(without.arrival, 20e6);
-        let with = predict(
-            &ArrivalConfig::default(),
-            Instant::now(),
-            &behind,
-            40e6,
-            1e-3,
-            0.0,
-        );
+        let with = predicted(&ArrivalConfig::default(), Instant::now(), &behind, 1e-3);
         near(with.round_trip, 65e6);
     }
 
@@ -364,7 +391,7 @@ mod tests {
         let now = Instant::now();
         let growing = changed!(view(55_000), ssthresh = u64::MAX);
         near(arrival(now, &growing), 20.0);
-        let prediction = predict(&ArrivalConfig::default(), now, &growing, 40e6, 1e-3, 0.0);
+        let prediction = predicted(&ArrivalConfig::default(), now, &growing, 1e-3);
         near(prediction.rate, 2.0 * 60_000.0 / 40e6);
         let queued = changed!(growing, latest_rtt = ms(47));
         near(arrival(now, &queued), 35.0);
@@ -372,14 +399,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_means_a_window_per_round_trip() {
-        let prediction = predict(
-            &ArrivalConfig::default(),
-            Instant::now(),
-            &view(0),
-            40e6,
-            0.0,
-            0.0,
-        );
+        let prediction = predicted(&ArrivalConfig::default(), Instant::now(), &view(0), 0.0);
         near(prediction.rate, 60_000.0 / 40e6);
         near(prediction.delivered_by(20e6), 0.0);
         near(prediction.delivered_by(30e6), 15_000.0);

@@ -1,25 +1,25 @@
 //! The decision where one path is in use: nothing is compared, and nothing goes elsewhere. What the path shows is noted all
 //! the same, for the decisions once there is another one.
 
-use super::predict::{Prediction, predict};
+use super::predict::{Prediction, Shown, predict};
 use super::reason::{Newest, Reason};
 use super::{Arrival, ArrivalConfig, new_data};
 use crate::{Context, CopyCause, Decision, PathView};
 use std::time::Instant;
 
 impl Arrival {
-    /// What [`decide`](crate::Scheduler::decide) says if this is the only path, has room and an RTT sample. `None` if nothing
-    /// is kept for it yet.
+    /// What [`decide`](crate::Scheduler::decide) says if this is the only path, has room and an RTT sample.
     ///
     /// No wake-up is asked for: it would be for copies of what is late, and these need a second path.
-    pub(super) fn decide_single_path(
-        &mut self,
-        cx: &Context<'_>,
-        path: &PathView,
-    ) -> Option<Decision> {
+    // Out of the way of `decide`, which only tells this from `decide_among`, and needs no registers for that.
+    #[inline(never)]
+    pub(super) fn decide_single_path(&mut self, cx: &Context<'_>, path: &PathView) -> Decision {
         let config = &self.config;
-        let known = self.paths.get_mut(path.index.get())?;
-        let (base, measured, own) = known.note(config, cx.now, path);
+        let Some(known) = self.paths.get_mut(path.index.get()) else {
+            // Nothing is kept for it yet: that makes room.
+            return self.decide_among(cx);
+        };
+        let shown = known.note(config, cx.now, path);
         if path.in_flight == 0 {
             known.watch.on_idle();
         }
@@ -28,8 +28,8 @@ impl Arrival {
         // transport sends nothing by this decision, and nothing need be predicted.
         if queue.unsent > 0 || queue.retransmittable > 0 || queue.control {
             known.prediction = match path.in_flight {
-                0 => Prediction::of_idle(path, base),
-                _ => predict_busy(config, cx.now, path, base, measured, own),
+                0 => Prediction::of_idle(path, shown.base),
+                _ => predict_busy(config, cx.now, path, &shown),
             };
         }
         // No packet of the batch changes that.
@@ -45,7 +45,7 @@ impl Arrival {
             reason: Reason::Soonest,
         };
         self.patience.end();
-        Some(Decision::send(path.index))
+        Decision::send(path.index)
     }
 }
 
@@ -55,11 +55,9 @@ fn predict_busy(
     config: &ArrivalConfig,
     now: Instant,
     path: &PathView,
-    base: f64,
-    measured: f64,
-    own: f64,
+    shown: &Shown,
 ) -> Prediction {
-    predict(config, now, path, base, measured, own)
+    predict(config, now, path, shown)
 }
 
 #[cfg(test)]
@@ -119,14 +117,8 @@ mod tests {
             queue.control = below(4) == 0;
             let views = [view.clone()];
             let cx = Context::new(now, &views, &queue, number);
-            let decision = lone.decide_single_path(&cx, &views[0]);
-            // The very first one makes room for what is known.
-            assert_eq!(decision.is_none(), number == 0);
-            if decision.is_none() {
-                lone.decide_among(&cx);
-            }
             assert_eq!(
-                decision.unwrap_or_else(|| Decision::send(index)),
+                lone.decide_single_path(&cx, &views[0]),
                 among.decide_among(&cx)
             );
             assert_eq!(lone.run(), among.run());
