@@ -342,11 +342,17 @@ impl Controller for Auto {
     }
 
     fn ssthresh(&self, path: PathIndex) -> u64 {
-        self.steers(path).ssthresh(path)
+        match self.handed(path) {
+            Some(bbr) => bbr.ssthresh(path),
+            None => self.cubic.ssthresh(path),
+        }
     }
 
     fn in_slow_start(&self, path: PathIndex) -> bool {
-        self.steers(path).in_slow_start(path)
+        match self.handed(path) {
+            Some(bbr) => bbr.in_slow_start(path),
+            None => self.cubic.in_slow_start(path),
+        }
     }
 
     fn is_probing(&self, path: PathIndex) -> bool {
