@@ -1,10 +1,12 @@
-//! UDP as frames in time: which datagrams of a connection go by `mpquic-live`, and those that come so.
+//! UDP as frames in time: which datagrams of a connection, the proxy's and the tunnel's, go by `mpquic-live`, and those that come so.
 //!
 //! Both ends have to be set to it; the client asks. A datagram of `mpquic-live` begins with the version of its format, a plain one with a
 //! flow's number, which is smaller.
 
 use std::future::pending;
 use std::sync::OnceLock;
+#[cfg(target_os = "linux")]
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use mpquic::{Connection, ConnectionError};
@@ -25,6 +27,9 @@ const BULK: f64 = 1_250_000.0;
 /// The prices of bytes of calls, and of what is between: see `mpquic_live::Flow::worth`.
 const PRICE_OF_CALL: f64 = 0.002;
 const PRICE: f64 = 0.02;
+/// Places for the flows of a tunnel: 24 KiB. Ours.
+#[cfg(target_os = "linux")]
+const PLACES: usize = 1_024;
 /// What a peer can make a receiver hold: its sender has two flows.
 const LIMITS: Limits = Limits {
     flows: 2,
@@ -53,6 +58,28 @@ impl Load {
         self.rate = self.rate * (-passed).exp() + bytes as f64;
         self.at = now;
         self.rate
+    }
+}
+
+/// What the flows of a tunnel have sent of late, of which nobody says when they begin and end: each has a place by its hash. Flows that
+/// share one count together, so that both may go as a download does, which is without `--live`.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct Loads(Mutex<Vec<Load>>);
+
+#[cfg(target_os = "linux")]
+impl Default for Loads {
+    fn default() -> Self {
+        let loads = std::iter::repeat_with(Load::default);
+        Self(Mutex::new(loads.take(PLACES).collect()))
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Loads {
+    fn add(&self, now: Instant, flow: u64, bytes: usize) -> f64 {
+        let mut loads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loads[flow as usize % PLACES].add(now, bytes)
     }
 }
 
@@ -99,6 +126,12 @@ impl Lane {
         self.sending.get_or_init(sending).is_some()
     }
 
+    /// Whether both ends want it.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn has_begun(&self) -> bool {
+        self.sending().is_some()
+    }
+
     fn sending(&self) -> Option<&Sending> {
         self.sending.get()?.as_ref()
     }
@@ -108,15 +141,37 @@ impl Lane {
     pub(crate) fn send(&self, connection: &Connection, load: &mut Load, datagram: &Datagram) {
         let bytes = datagram.encode();
         let rate = load.add(Instant::now(), bytes.len());
+        if !self.takes(connection, rate, &bytes) {
+            // One that cannot be sent is lost, as datagrams are.
+            let _ = connection.send_datagram(bytes);
+        }
+    }
+
+    /// The same for a packet of the tunnel's UDP, whose flow has this hash. Returns whether it went so: else it is to go as it would
+    /// without.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn send_packet(
+        &self,
+        connection: &Connection,
+        loads: &Loads,
+        flow: u64,
+        bytes: &[u8],
+    ) -> bool {
+        let rate = loads.add(Instant::now(), flow, bytes.len());
+        self.takes(connection, rate, bytes)
+    }
+
+    /// Sends what is of a flow with this rate, if both ends want that and it can be in time.
+    fn takes(&self, connection: &Connection, rate: f64, bytes: &[u8]) -> bool {
         let flow = self.sending().and_then(|sending| match rate {
             rate if rate <= CALL => Some(&sending.calls),
             rate if rate <= BULK => Some(&sending.others),
             _ => None,
         });
-        match flow.filter(|_| self.is_near(connection)) {
-            Some(flow) => drop(flow.send(&bytes, FrameInfo::default())),
-            None => drop(connection.send_datagram(bytes)),
-        }
+        let flow = flow.filter(|_| self.is_near(connection));
+        // One that is not taken is lost, as datagrams are.
+        flow.map(|flow| flow.send(bytes, FrameInfo::default()))
+            .is_some()
     }
 
     /// Whether a datagram can be in time at all: where it cannot, late is better than never.
@@ -213,6 +268,21 @@ mod tests {
         assert!((9_500.0..10_500.0).contains(&rate), "{rate}");
         let quiet = load.add(begin + Duration::from_secs(60), 1);
         assert!((0.9..1.1).contains(&quiet), "{quiet}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn each_flow_of_a_tunnel_has_its_load() {
+        let (loads, begin) = (Loads::default(), Instant::now());
+        for packet in 0..500 {
+            let now = begin + Duration::from_millis(2 * packet);
+            loads.add(now, 7, 1_400);
+            assert!(loads.add(now, 8 + packet % 2, 200) <= 200_000.0);
+        }
+        let now = begin + Duration::from_secs(1);
+        assert!(loads.add(now, 7, 0) > 400_000.0);
+        assert!(loads.add(now, 8, 0) < 40_000.0);
+        assert_eq!(loads.add(now, 10, 0), 0.0);
     }
 
     #[test]

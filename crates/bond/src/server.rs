@@ -288,7 +288,7 @@ pub(crate) struct Served {
     lookups: Semaphore,
     /// Who it is, if it came by name.
     pub(crate) user: Option<Admitted>,
-    pub(crate) lane: Lane,
+    pub(crate) lane: Arc<Lane>,
     in_use: Arc<InUse>,
     /// Its tunnel, while it has one.
     #[cfg(target_os = "linux")]
@@ -317,7 +317,7 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
             None => PeerLog::new(remote),
         },
         user,
-        lane: Lane::new(shared.settings().live),
+        lane: Arc::new(Lane::new(shared.settings().live)),
         in_use: Arc::default(),
         share: Share::of(&shared.budget),
         lookups: Semaphore::new(LOOKUPS),

@@ -11,7 +11,7 @@
 //! request for frames in time:            kind (1)                     answer: status (1)
 //! address:                               type (1)  host  port (2)     host: 4 bytes, 16 bytes, or a length (1) and a name
 //! datagram:                              flow (4)  address  payload   flow: the stream that asked for it, less than 2^28;
-//!                                        or one of `mpquic-live`, whose frames are such datagrams
+//!                                        or one of `mpquic-live`, whose frames are such datagrams, or those of the tunnel
 //! ```
 
 use std::fmt;

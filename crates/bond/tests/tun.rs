@@ -122,6 +122,10 @@ impl Net {
     }
 
     fn server(&self, rules: &[&str]) -> (Process, String) {
+        self.server_with(rules, &[])
+    }
+
+    fn server_with(&self, rules: &[&str], more: &[&str]) -> (Process, String) {
         let mut command = self.within("far");
         command.args(["serve", "--tun", "10.66.0.0/24", "--tun", "fd66::/64"]);
         command.args(["--tun-dns", "10.88.0.2", "--token-file"]);
@@ -129,6 +133,7 @@ impl Net {
         for rule in rules {
             command.args(["--allow", rule]);
         }
+        command.args(more);
         let server = Process::start(&mut command);
         let line = line_with(&server.out, "fingerprint ");
         let pin = line.strip_prefix("fingerprint ").unwrap().to_owned();
@@ -265,6 +270,60 @@ fn all_packets_go_through_and_then_as_before() {
     assert_eq!(net.rules(), before);
     assert_eq!(net.resolv(), "nameserver 192.0.2.53\n");
     assert!(net.seen_as(BEHIND[0]).starts_with("10.77."));
+}
+
+/// A packet that fits no datagram of the paths, nor its halves, comes through in parts by `mpquic-live`, and only with it at both ends.
+#[test]
+fn packets_of_udp_go_in_time() {
+    for both in [true, false] {
+        let Some(net) = Net::new("tunlive") else {
+            return;
+        };
+        // No link of the way behind the server makes fragments of it, which would fit.
+        for (part, link) in [("far", "t0"), ("tail", "t1")] {
+            run(&format!(
+                "ip -n {}{part} link set {link} mtu 9000",
+                net.name
+            ))
+            .unwrap();
+        }
+        let (_server, pin) = net.server_with(
+            &["10.88.0.0/24:*"],
+            &["--live", "--live-deadline", "2000", "--tun-mtu", "9000"],
+        );
+        let live: &[&str] = match both {
+            true => &["--live", "--live-deadline", "2000"],
+            false => &[],
+        };
+        let client = net.client(&pin, live);
+        let target = net.at("tail", || UdpSocket::bind((BEHIND[0], 9)).unwrap());
+        let source = net.at("near", || UdpSocket::bind("0.0.0.0:0").unwrap());
+        for socket in [&target, &source] {
+            let patience = Duration::from_millis(200);
+            socket.set_read_timeout(Some(patience)).unwrap();
+        }
+        let mut taken = [0; 9000];
+        let begun = Instant::now();
+        // What was sent before both had agreed is lost.
+        let mut heard = 0;
+        while heard < 20 {
+            assert!(begun.elapsed() < DEADLINE, "{heard}");
+            for len in [8_000, 100] {
+                source.send_to(&vec![7; len], (BEHIND[0], 9)).unwrap();
+            }
+            while let Ok((len, from)) = target.recv_from(&mut taken) {
+                assert_eq!(from.ip(), IpAddr::from([10, 66, 0, 2]));
+                // Back again, so that the server sends such packets, too.
+                target.send_to(&taken[..len], from).unwrap();
+                let Ok((len, _)) = source.recv_from(&mut taken) else {
+                    continue;
+                };
+                assert!(both || len == 100, "{len}");
+                heard += usize::from(!both || len == 8_000);
+            }
+        }
+        drop(client);
+    }
 }
 
 #[test]

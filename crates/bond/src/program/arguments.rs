@@ -119,8 +119,8 @@ pub(crate) struct Common {
     /// The congestion controller for what this side sends.
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
-    /// Send UDP so that it is in time, as calls and games want it: copies on the other link of what is overdue, both links when one falls
-    /// silent, repair ahead of loss where it pays. Both ends need it. What is too late is dropped.
+    /// Send UDP, that of --tun too, so that it is in time, as calls and games want it: copies on the other link of what is overdue, both
+    /// links when one falls silent, repair ahead of loss where it pays. Both ends need it. What is too late is dropped.
     #[arg(long)]
     pub(crate) live: bool,
     /// With --live: for how many milliseconds a datagram is of use.

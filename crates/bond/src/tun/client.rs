@@ -170,7 +170,8 @@ impl Near {
                 device.write(packet);
             }
         });
-        let tunnel = Tunnel::new(uplink.connection().clone(), sink);
+        let lane = Arc::clone(&uplink.lane);
+        let tunnel = Tunnel::new(uplink.connection().clone(), lane, sink);
         let mut lanes = JoinSet::new();
         for number in 0..LANES {
             let (uplink, tunnel) = (uplink.clone(), Arc::clone(&tunnel));

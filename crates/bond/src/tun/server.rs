@@ -218,7 +218,8 @@ impl TunServer {
                 device.write(packet);
             }
         });
-        let tunnel = Tunnel::new(client.connection.clone(), sink);
+        let lane = Arc::clone(&client.lane);
+        let tunnel = Tunnel::new(client.connection.clone(), lane, sink);
         for ip in &ips {
             guests
                 .tunnels

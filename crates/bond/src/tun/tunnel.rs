@@ -1,9 +1,9 @@
 //! Packets between two ends of a connection. Those of TCP go on lanes, streams that each carry some of the flows: in order and without losses, so that one
-//! flow has the sum of the links. All others go as datagrams.
+//! flow has the sum of the links. All others go as datagrams; those of UDP by `mpquic-live`, each as one frame, if both ends want that.
 //!
 //! ```text
 //! lane:      length (2)  packet, again and again
-//! datagram:  0xffffffff (4)  part (1)  number (4)  packet or a half of it
+//! datagram:  0xffffffff (4)  part (1)  number (4)  packet or a half of it; in a frame of `mpquic-live`, a whole one
 //! ```
 
 use std::collections::VecDeque;
@@ -19,6 +19,7 @@ use mpquic_peer::Throttle;
 use tokio::sync::mpsc;
 
 use super::packet::Head;
+use crate::live::{self, Loads};
 use crate::wire::TUNNEL as MARK;
 
 /// Streams of a tunnel.
@@ -52,6 +53,8 @@ pub(crate) struct Tunnel {
     flows: RandomState,
     number: AtomicU32,
     copies: Throttle,
+    in_time: Arc<live::Lane>,
+    loads: Loads,
     arrived: Mutex<Arrived>,
     sink: Sink,
 }
@@ -69,7 +72,7 @@ impl fmt::Debug for Tunnel {
 }
 
 impl Tunnel {
-    pub(crate) fn new(connection: Connection, sink: Sink) -> Arc<Self> {
+    pub(crate) fn new(connection: Connection, in_time: Arc<live::Lane>, sink: Sink) -> Arc<Self> {
         let lane = |_| {
             let (queue, waits) = mpsc::channel(WAITING);
             Lane {
@@ -83,6 +86,8 @@ impl Tunnel {
             flows: RandomState::new(),
             number: AtomicU32::new(0),
             copies: Throttle::new(COPIES.parse().ok()),
+            in_time,
+            loads: Loads::default(),
             arrived: Mutex::default(),
             sink,
         })
@@ -90,8 +95,9 @@ impl Tunnel {
 
     /// Sends a packet to the other end, or drops it.
     pub(crate) fn send(&self, packet: &[u8], head: &Head) {
+        let flow = || self.flows.hash_one((head.from, head.to, head.ports));
         if head.is_tcp {
-            let flow = self.flows.hash_one((head.from, head.to, head.ports));
+            let flow = flow();
             let lane = &self.lanes[flow as usize % LANES];
             // A full lane drops it, as a full queue does. What waits does not hold the buffer that it was read into.
             if let Ok(room) = lane.queue.try_reserve() {
@@ -109,6 +115,15 @@ impl Tunnel {
             bytes.put_slice(rest);
             bytes.freeze()
         };
+        if head.is_udp && self.in_time.has_begun() {
+            let frame = datagram(WHOLE, packet);
+            let Self {
+                connection, loads, ..
+            } = self;
+            if self.in_time.send_packet(connection, loads, flow(), &frame) {
+                return;
+            }
+        }
         let room = self.connection.max_datagram_size().unwrap_or(0);
         // One that cannot be sent is lost, as packets are.
         if packet.len() + HEAD <= room {
