@@ -32,9 +32,8 @@ fn every_deviation_has_an_exception() {
 #[test]
 fn no_must_is_open() {
     let coverage = mpquic_specs::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
-    for name in ["RFC 9000", "RFC 9001", "RFC 9002", "RFC 10069"] {
-        let all = &coverage.specifications;
-        let index = all.iter().position(|one| one.name == name).unwrap();
+    for (index, one) in coverage.specifications.iter().enumerate() {
+        let name = &one.name;
         let judged = coverage.judge(index);
         let open = judged
             .iter()

@@ -259,7 +259,8 @@ impl CarefulResume {
 
     /// The rate to pace at in the Unvalidated Phase, bytes per second.
     //= specs/rfc9959-draft.md#3-3-unvalidated-phase
-    //# All packets sent in the Unvalidated Phase MUST use pacing based on the current RTT.
+    //# - Unvalidated Phase (Pacing transmission): All packets sent in the Unvalidated Phase MUST use pacing based on
+    //# the current RTT.
     #[inline]
     pub fn pace(&self) -> Option<f64> {
         match self.phase {
@@ -312,8 +313,8 @@ impl CarefulResume {
         claim: impl FnOnce() -> bool,
     ) {
         //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
-        //# When the sender has received an ACK that acknowledges all the initial data (usually the IW)
-        //# without reported congestion, it MAY then enter the Unvalidated Phase.
+        //# - Reconnaissance Phase (Path confirmed): When the sender has received an ACK that acknowledges all the
+        //# initial data (usually the IW) without reported congestion, it MAY then enter the Unvalidated Phase.
         let all_arrived = self.delivered >= self.initial_window;
         let confirmed = match self.limits.reconnaissance {
             Reconnaissance::FirstFlight => true,
@@ -323,9 +324,9 @@ impl CarefulResume {
             return;
         };
         //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
-        //# If the minimum RTT recorded in the Reconnaissance Phase is less than or equal to (saved_rtt / 2)
-        //# (see Section 4.2.1), the sender MUST stop using Careful Resume (e.g., logged as rtt_not_validated
-        //# in [LOG]) and returns to use normal CC.
+        //# - Reconnaissance Phase (Minimum RTT too small): If the minimum RTT recorded in the Reconnaissance Phase is
+        //# less than or equal to (saved_rtt / 2) (see Section 4.2.1), the sender MUST stop using Careful Resume
+        //# (e.g., logged as rtt_not_validated in [LOG]) and returns to use normal CC.
         let shorter = rtt.min() <= self.saved_rtt / 2;
         // Section 4.2.1: more than ten times the saved one.
         let longer = rtt.min() > self.saved_rtt.saturating_mul(LONGEST_RTT);
@@ -334,8 +335,9 @@ impl CarefulResume {
             return;
         }
         //= specs/rfc9959-draft.md#3-3-unvalidated-phase
-        //# To avoid starving other flows that could have either started or increased their use of capacity
-        //# since observing the capacity of a path, the jump_cwnd MUST be no more than half of the saved_cwnd.
+        //# - Unvalidated Phase (Setting the jump_cwnd): To avoid starving other flows that could have either started
+        //# or increased their use of capacity since observing the capacity of a path, the jump_cwnd MUST be no more
+        //# than half of the saved_cwnd.
         let half = self.saved_window / 2;
         if self.has_queue(recent, LONG_QUEUE) {
             // Hosts are slow at times: a whole initial window may still show that there is no queue.
@@ -449,9 +451,10 @@ impl CarefulResume {
             } => {
                 if rtt.min() <= self.saved_rtt / 2 {
                     //= specs/rfc9959-draft.md#3-3-unvalidated-phase
-                    //# If the sender determines that it is not valid to use the previous CC parameters due to a
-                    //# detected path change (e.g., a change in the RTT or an explicit signal indicating a path
-                    //# change), the Safe Retreat Phase MUST be entered (e.g., logged as path_changed in [LOG]).
+                    //# - Unvalidated Phase (Confirming the path during transmission): If the sender determines that
+                    //# it is not valid to use the previous CC parameters due to a detected path change (e.g., a
+                    //# change in the RTT or an explicit signal indicating a path change), the Safe Retreat Phase MUST
+                    //# be entered (e.g., logged as path_changed in [LOG]).
                     self.retreat(now, first, self.largest_sent, controller);
                     return true;
                 }
@@ -488,8 +491,9 @@ impl CarefulResume {
                 false
             }
             //= specs/rfc9959-draft.md#3-3-unvalidated-phase
-            //# If the sender detects congestion (e.g., packet loss or ECN-CE marking), the Safe Retreat Phase
-            //# MUST be entered (e.g., logged as either packet_loss or ECN_CE in [LOG]).
+            //# - Unvalidated Phase (Detected congestion): If the sender detects congestion (e.g., packet loss or
+            //# ECN-CE marking), the Safe Retreat Phase MUST be entered (e.g., logged as either packet_loss or ECN_CE
+            //# in [LOG]).
             Phase::Unvalidated { first, .. } => {
                 self.retreat(now, first, self.largest_sent, controller);
                 true
@@ -538,8 +542,8 @@ impl CarefulResume {
             self.pipe_size.max(self.initial_window)
         } else {
             //= specs/rfc9959-draft.md#3-3-unvalidated-phase
-            //# Otherwise, the CWND MUST be set to the flight_size and the sender progresses to the Validating
-            //# Phase.
+            //# (The PipeSize does not include the part of the jump_cwnd that was not utilised.) Otherwise, the CWND
+            //# MUST be set to the flight_size and the sender progresses to the Validating Phase.
             self.phase = Phase::Validating {
                 first,
                 last: self.largest_sent,
@@ -554,7 +558,7 @@ impl CarefulResume {
     }
 
     //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
-    //# The CWND MUST be reduced to no more than (PipeSize/2).
+    //# - Safe Retreat Phase (Re-initializing CWND): The CWND MUST be reduced to no more than (PipeSize/2).
     fn retreat(&mut self, now: Instant, first: u64, last: u64, controller: &mut dyn Controller) {
         self.phase = Phase::SafeRetreat { first, last };
         let window = self.pipe_size / 2;

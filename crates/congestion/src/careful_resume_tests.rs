@@ -138,8 +138,9 @@ impl Run {
 
 //= specs/rfc9959-draft.md#3-3-unvalidated-phase
 //= type=test
-//# To avoid starving other flows that could have either started or increased their use of capacity since
-//# observing the capacity of a path, the jump_cwnd MUST be no more than half of the saved_cwnd.
+//# - Unvalidated Phase (Setting the jump_cwnd): To avoid starving other flows that could have either started or
+//# increased their use of capacity since observing the capacity of a path, the jump_cwnd MUST be no more than half of
+//# the saved_cwnd.
 #[test]
 fn a_full_window_jumps_to_half_of_what_is_saved() {
     for kind in WINDOWED {
@@ -155,7 +156,8 @@ fn a_full_window_jumps_to_half_of_what_is_saved() {
 
 //= specs/rfc9959-draft.md#3-3-unvalidated-phase
 //= type=test
-//# All packets sent in the Unvalidated Phase MUST use pacing based on the current RTT.
+//# - Unvalidated Phase (Pacing transmission): All packets sent in the Unvalidated Phase MUST use pacing based on the
+//# current RTT.
 #[test]
 fn unvalidated_packets_are_paced_over_a_round_trip() {
     let mut run = Run::new(CongestionControl::Cubic);
@@ -196,8 +198,8 @@ fn a_small_window_is_not_worth_a_jump() {
 
 //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
 //= type=test
-//# When the sender has received an ACK that acknowledges all the initial data (usually the IW) without reported
-//# congestion, it MAY then enter the Unvalidated Phase.
+//# - Reconnaissance Phase (Path confirmed): When the sender has received an ACK that acknowledges all the initial
+//# data (usually the IW) without reported congestion, it MAY then enter the Unvalidated Phase.
 #[test]
 fn nothing_jumps_before_the_initial_data_is_acknowledged() {
     let mut run = Run::new(CongestionControl::Cubic);
@@ -225,9 +227,9 @@ fn nothing_jumps_before_the_initial_data_is_acknowledged() {
 
 //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
 //= type=test
-//# If the minimum RTT recorded in the Reconnaissance Phase is less than or equal to (saved_rtt / 2) (see Section
-//# 4.2.1), the sender MUST stop using Careful Resume (e.g., logged as rtt_not_validated in [LOG]) and returns to
-//# use normal CC.
+//# - Reconnaissance Phase (Minimum RTT too small): If the minimum RTT recorded in the Reconnaissance Phase is less
+//# than or equal to (saved_rtt / 2) (see Section 4.2.1), the sender MUST stop using Careful Resume (e.g., logged as
+//# rtt_not_validated in [LOG]) and returns to use normal CC.
 #[test]
 fn another_round_trip_is_another_path() {
     for (rtt, state) in [
@@ -392,7 +394,8 @@ fn the_window_stands_still_until_the_jump_is_sent() {
 
 //= specs/rfc9959-draft.md#3-3-unvalidated-phase
 //= type=test
-//# Otherwise, the CWND MUST be set to the flight_size and the sender progresses to the Validating Phase.
+//# (The PipeSize does not include the part of the jump_cwnd that was not utilised.) Otherwise, the CWND MUST be set
+//# to the flight_size and the sender progresses to the Validating Phase.
 #[test]
 fn an_acknowledgement_of_an_unvalidated_packet_ends_the_sending() {
     for kind in WINDOWED {
@@ -442,9 +445,9 @@ fn a_sender_with_little_to_send_is_left_with_what_it_used() {
 
 //= specs/rfc9959-draft.md#3-3-unvalidated-phase
 //= type=test
-//# If the sender determines that it is not valid to use the previous CC parameters due to a detected path change
-//# (e.g., a change in the RTT or an explicit signal indicating a path change), the Safe Retreat Phase MUST be
-//# entered (e.g., logged as path_changed in [LOG]).
+//# - Unvalidated Phase (Confirming the path during transmission): If the sender determines that it is not valid to
+//# use the previous CC parameters due to a detected path change (e.g., a change in the RTT or an explicit signal
+//# indicating a path change), the Safe Retreat Phase MUST be entered (e.g., logged as path_changed in [LOG]).
 #[test]
 fn a_shorter_round_trip_after_the_jump_is_another_path() {
     let mut run = Run::jumped(CongestionControl::Cubic);
@@ -458,8 +461,8 @@ fn a_shorter_round_trip_after_the_jump_is_another_path() {
 
 //= specs/rfc9959-draft.md#3-3-unvalidated-phase
 //= type=test
-//# If the sender detects congestion (e.g., packet loss or ECN-CE marking), the Safe Retreat Phase MUST be entered
-//# (e.g., logged as either packet_loss or ECN_CE in [LOG]).
+//# - Unvalidated Phase (Detected congestion): If the sender detects congestion (e.g., packet loss or ECN-CE marking),
+//# the Safe Retreat Phase MUST be entered (e.g., logged as either packet_loss or ECN_CE in [LOG]).
 #[test]
 fn a_loss_among_the_first_packets_is_a_retreat() {
     for kind in WINDOWED {
@@ -475,10 +478,10 @@ fn a_loss_among_the_first_packets_is_a_retreat() {
 
 //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
 //= type=test
-//# The CWND MUST be reduced to no more than (PipeSize/2).
+//# - Safe Retreat Phase (Re-initializing CWND): The CWND MUST be reduced to no more than (PipeSize/2).
 //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
 //= type=test
-//# The CWND MUST NOT be increased in the Safe Retreat Phase.
+//# - Safe Retreat Phase (Maintaining CWND): The CWND MUST NOT be increased in the Safe Retreat Phase.
 //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
 //= type=test
 //# When the last packet (or a later packet) sent during the Unvalidated Phase has been acknowledged, the sender

@@ -48,6 +48,9 @@ impl InitialWindow {
             //# window SHOULD be recalculated with the new size.
             return self.bytes(new);
         }
+        //= specs/rfc8899.txt#section-3
+        //# An update to the PLPMTU (or MPS) MUST NOT increase the congestion window measured in
+        //# bytes [RFC4821].
         let minimum = minimum_window(new);
         if window > minimum { window } else { minimum }
     }

@@ -206,6 +206,20 @@ impl SystemSocket {
         //= specs/rfc9000.txt#section-14
         //= type=implication
         //# UDP datagrams MUST NOT be fragmented at the IP layer.
+        //= specs/rfc8899.txt#section-3
+        //= type=implication
+        //# In IPv4, a probe packet MUST be sent with the Don't Fragment (DF) bit set in the IP
+        //# header and without network layer endpoint fragmentation.
+        //= specs/rfc8899.txt#section-3
+        //= type=implication
+        //# Probe packets: The network interface below the PL is REQUIRED to provide a way to
+        //# transmit a probe packet that is larger than the PLPMTU.
+        //= specs/rfc8899.txt#section-4.5
+        //= type=implication
+        //# A PL implementing this specification MUST suspend network layer processing of outgoing
+        //# packets that enforces a PMTU [RFC1191][RFC8201] for each flow utilizing DPLPMTUD and
+        //# instead use DPLPMTUD to control the size of packets that are sent by a flow.
+        // It sets IP_PMTUDISC_PROBE on Linux, and what other systems have: DF, and no PMTU of the kernel's own.
         let state = UdpSocketState::new((&socket).into())?;
         // Best effort: without privileges the system caps both, and a small buffer still works.
         // The system counts in an int.

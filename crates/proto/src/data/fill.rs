@@ -219,12 +219,18 @@ impl DataPlane {
         let Some(path) = paths.get(PathId::ZERO).filter(|_| waits) else {
             return false;
         };
+        //= specs/rfc9221.txt#section-5.4
+        //# The sender MUST either delay sending the frame until the controller allows it or drop
+        //# the frame without sending it (at which point it MAY notify the application).
         let in_flight = handshake.bytes_in_flight() + path.space().bytes_in_flight();
         in_flight + u64::from(path.mtu()) <= paths.controller().window(path.index)
     }
 
     /// Streams and datagrams: what a 0-RTT packet may carry, and of that what a client that has heard nothing yet has
     /// to say. A server's 1-RTT packet has the connection IDs of further paths before them.
+    //= specs/rfc9221.txt#section-5
+    //# Like STREAM frames, DATAGRAM frames contain application data and MUST be protected with
+    //# either 0-RTT or 1-RTT keys.
     pub(crate) fn fill_early(&mut self, w: &mut FrameWriter<'_>, now: Instant, paths: &mut Paths) {
         paths.fill_early_cids(w);
         if self.streams.can_send_control() {

@@ -342,6 +342,9 @@ impl Datagrams<'_> {
     }
 
     /// Room for frames in a packet that fits every open path.
+    //= specs/rfc8899.txt#section-5
+    //# A PL MUST adjust the MPS indicated by DPLPMTUD to account for any additional overhead
+    //# introduced by the PL.
     fn room(&self) -> usize {
         let sizes = self.paths.iter().map(Path::mtu);
         let packet = sizes.min().map_or(MIN_INITIAL_DATAGRAM, usize::from);

@@ -212,6 +212,9 @@ impl DataPlane {
     ) -> Option<BoundData> {
         let id = paths.at(index)?.id;
         self.schedule.refresh_path(now, paths, index);
+        //= specs/rfc9221.txt#section-5.4
+        //# The sender MUST either delay sending the frame until the controller allows it or drop
+        //# the frame without sending it (at which point it MAY notify the application).
         let ready = self.schedule.can_send(index) && paths.has_cid(id);
         ready.then_some(BoundData::Datagrams(index))
     }

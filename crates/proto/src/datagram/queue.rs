@@ -100,6 +100,12 @@ impl Datagrams {
 
     /// What our transport parameters must say: the largest frame that we take, if any.
     pub(crate) fn local_max_frame_size(config: &TransportConfig) -> Option<u64> {
+        //= specs/rfc9221.txt#section-3
+        //= type=implication
+        //# Similarly, an endpoint that receives a DATAGRAM frame that is larger than the value it
+        //# sent in its max_datagram_frame_size transport parameter MUST terminate the connection
+        //# with an error of type PROTOCOL_VIOLATION.
+        // No UDP payload holds a larger one.
         config.datagram_receive_buffer.map(|_| 65535)
     }
 

@@ -93,6 +93,10 @@ impl Sessions {
         //= specs/rfc9000.txt#section-7.4.1
         //# A server MUST reject 0-RTT data if the restored values for transport parameters cannot
         //# be supported.
+        //= specs/rfc9221.txt#section-3
+        //# When servers decide to accept 0-RTT data, they MUST send a max_datagram_frame_size
+        //# transport parameter greater than or equal to the value they sent to the client in the
+        //# connection where they sent them the NewSessionTicket message.
         (!are_reduced(&before, &self.limits)).then(|| session.to_vec())
     }
 }

@@ -71,6 +71,12 @@ struct Probe {
     size: u16,
 }
 
+//= specs/rfc8899.txt#section-5.1.1
+//= type=implication
+//# CONFIRMATION_TIMER: When an acknowledged PL is used, this timer MUST NOT be used.
+//= specs/rfc8899.txt#section-4.3
+//= type=implication
+//# A DPLPMTUD method MUST NOT rely solely on this method.
 /// DPLPMTUD of one network path. A probe is a packet of its own with PING and PADDING.
 ///
 /// It goes up to what the configuration says, and from there, if that says nothing of its own and once the path has carried
@@ -176,7 +182,19 @@ impl MtuDiscovery {
     }
 
     /// The link takes UDP payloads of this size; 0 if that is not known. MAX_PLPMTU is what it takes, and the peer
-    /// (RFC 8899 section 5.1.2).
+    /// (RFC 8899 section 5.1.2). What the system has heard by PTB messages may be in it: it limits the search and sets no size.
+    //= specs/rfc8899.txt#section-3
+    //= type=implication
+    //# A PTB message MUST NOT be used to increase the PLPMTU [RFC8201] but could trigger a probe to
+    //# test for a larger PLPMTU.
+    //= specs/rfc8899.txt#section-4.6.2
+    //= type=implication
+    //# PTB messages that have been validated MAY be utilized by the DPLPMTUD algorithm but MUST NOT
+    //# be used directly to set the PLPMTU.
+    //= specs/rfc8899.txt#section-6.1.6
+    //= type=implication
+    //# A validated PTB message MAY be used as input to the DPLPMTUD algorithm but MUST NOT be used
+    //# directly to set the PLPMTU.
     pub(crate) fn set_link(&mut self, now: Instant, payload: u16) {
         if self.link == Link::Off {
             return;
@@ -225,6 +243,13 @@ impl MtuDiscovery {
     /// The size of the probe that is due, if the window lets it go. Asked by two for each packet: one copy of the code.
     #[inline(never)]
     fn due(&self, now: Instant) -> Option<u16> {
+        //= specs/rfc8899.txt#section-3
+        //# When the transmission of probe packets is not controlled by the congestion controller,
+        //# the interval between probe packets MUST be at least one RTT.
+        //= specs/rfc8899.txt#section-8
+        //# To avoid excessive load, the interval between individual probe packets MUST be at least
+        //# one RTT, and the interval between rounds of probing is determined by the
+        //# PMTU_RAISE_TIMER.
         if self.in_flight.is_some() || self.next_probe.is_none_or(|at| at > now) {
             return None;
         }
@@ -255,6 +280,22 @@ impl MtuDiscovery {
 
     /// A packet of this number was acknowledged. Whether it was the probe, and
     /// [`current`](Self::current) has risen.
+    //= specs/rfc8899.txt#section-3
+    //# Reception feedback: The destination PL endpoint is REQUIRED to provide a feedback method
+    //# that indicates to the DPLPMTUD sender when a probe packet has been received by the
+    //# destination PL endpoint.
+    //= specs/rfc8899.txt#section-3
+    //# * Datagram reordering: A method is REQUIRED to be robust to the possibility that a flow
+    //# encounters reordering or that the traffic (including probe packets) is divided over more
+    //# than one network path.
+    //= specs/rfc8899.txt#section-3
+    //# * Datagram delay and duplication: The feedback mechanism is REQUIRED to be robust to the
+    //# possibility that packets could be significantly delayed or duplicated along a network path.
+    //= specs/rfc8899.txt#section-4.1
+    //# Probe messages sent by a PL MUST contain enough information to uniquely identify the probe
+    //# within the Maximum Segment Lifetime (e.g., including a unique identifier from the PL or the
+    //# DPLPMTUD implementation), while being robust to reordering and replay of probe response and
+    //# PTB messages.
     pub(crate) fn on_probe_acked(&mut self, now: Instant, pn: u64) -> bool {
         let Some(probe) = self.in_flight.take_if(|probe| probe.pn == pn) else {
             return false;
@@ -272,6 +313,9 @@ impl MtuDiscovery {
         let Some(probe) = self.in_flight.take_if(|probe| probe.pn == pn) else {
             return;
         };
+        //= specs/rfc8899.txt#section-3
+        //# The PL is REQUIRED to be robust in the case where probe packets are lost due to other
+        //# reasons (including link transmission error, congestion).
         self.losses += 1;
         if self.losses >= MAX_PROBES {
             self.losses = 0;

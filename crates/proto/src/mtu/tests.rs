@@ -57,6 +57,66 @@ fn a_narrow_path_is_found_by_bisection_and_tried_again_later() {
     assert_eq!(mtu.current(), 1452);
 }
 
+//= specs/rfc8899.txt#section-3
+//= type=test
+//# The PL is REQUIRED to be robust in the case where probe packets are lost due to other reasons
+//# (including link transmission error, congestion).
+#[test]
+fn a_probe_that_chance_took_is_sent_again() {
+    let mut now = Instant::now();
+    let mut mtu = MtuDiscovery::new(now, 1200, 1452, false);
+    for pn in 0..2 {
+        assert_eq!(mtu.poll(now, || u64::MAX), Some(1452), "{pn}");
+        mtu.on_probe_sent(pn, 1452);
+        now += Duration::from_millis(50);
+        mtu.on_probe_lost(now, pn);
+        assert_eq!(mtu.current(), 1200);
+        now = mtu.timer().unwrap();
+    }
+    mtu.on_probe_sent(2, 1452);
+    assert!(mtu.on_probe_acked(now, 2));
+    assert_eq!(mtu.current(), 1452);
+}
+
+//= specs/rfc8899.txt#section-3
+//= type=test
+//# When the transmission of probe packets is not controlled by the congestion controller, the
+//# interval between probe packets MUST be at least one RTT.
+//= specs/rfc8899.txt#section-3
+//= type=test
+//# * Datagram reordering: A method is REQUIRED to be robust to the possibility that a flow
+//# encounters reordering or that the traffic (including probe packets) is divided over more than
+//# one network path.
+//= specs/rfc8899.txt#section-3
+//= type=test
+//# * Datagram delay and duplication: The feedback mechanism is REQUIRED to be robust to the
+//# possibility that packets could be significantly delayed or duplicated along a network path.
+//= specs/rfc8899.txt#section-4.1
+//= type=test
+//# Probe messages sent by a PL MUST contain enough information to uniquely identify the probe
+//# within the Maximum Segment Lifetime (e.g., including a unique identifier from the PL or the
+//# DPLPMTUD implementation), while being robust to reordering and replay of probe response and PTB
+//# messages.
+#[test]
+fn only_what_becomes_of_the_probe_itself_tells_of_it() {
+    let now = Instant::now();
+    let mut mtu = MtuDiscovery::new(now, 1200, 1452, false);
+    mtu.on_probe_sent(7, 1452);
+    // A round trip or more passes before the next one.
+    assert_eq!(mtu.poll(now + RAISE_INTERVAL, || u64::MAX), None);
+    // Packets before and behind it, in any order.
+    assert!(!mtu.on_probe_acked(now, 8));
+    assert!(!mtu.on_probe_acked(now, 6));
+    mtu.on_probe_lost(now, 6);
+    assert_eq!(mtu.current(), 1200);
+    assert!(mtu.on_probe_acked(now, 7));
+    assert_eq!(mtu.current(), 1452);
+    // Once more, and what was held to be lost.
+    assert!(!mtu.on_probe_acked(now, 7));
+    mtu.on_probe_lost(now, 7);
+    assert_eq!(mtu.current(), 1452);
+}
+
 #[test]
 fn nothing_to_probe() {
     let now = Instant::now();

@@ -87,6 +87,11 @@ impl PathRecovery {
         self.pacer = Pacer::new(config.pacing);
         self.pacer.set_limit(limit);
         self.pto_count = 0;
+        //= specs/rfc9959-draft.md#3-2-reconnaissance-phase
+        //# - Reconnaissance Phase (Path change): If the Remote Endpoint is not the same as any
+        //# saved_remote_endpoint, or the sender receives a signal from the local stack indicating that the
+        //# path is now different to the observed path, the sender MUST stop using Careful Resume and
+        //# returns to use normal CC.
         self.memory = None;
     }
 
@@ -142,7 +147,10 @@ impl PathRecovery {
         let mut app_limited =
             !one_rtt || in_flight_before.saturating_mul(2) < controller.window(self.index);
         if let Some(memory) = &self.memory {
-            // A window that careful resume has set does not grow until it is validated.
+            //= specs/rfc9959-draft.md#3-5-safe-retreat-phase
+            //# - Safe Retreat Phase (Maintaining CWND): The CWND MUST NOT be increased in the Safe Retreat
+            //# Phase.
+            // Nor in the Unvalidated Phase.
             app_limited |= memory.holds_window();
         }
         let (mut newest, mut scheduled) = (None, false);

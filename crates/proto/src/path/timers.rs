@@ -219,6 +219,9 @@ impl Path {
             return None;
         }
         let (rtt, count) = (&self.recovery.rtt, self.recovery.pto_count);
+        //= specs/quic-ack-frequency.md#computation-of-probe-timeout-period
+        //# Therefore, if Reordering Threshold is set to 0, the PTO MUST be larger than the peer's
+        //# max_ack_delay.
         let deadline = self.space.pto_time(rtt, facts.max_ack_delay, count)?;
         match self.suspect_probe_deadline(facts) {
             Some(probe) => Some(deadline.min(probe)),

@@ -59,6 +59,10 @@ impl SavedPaths {
             used: self.uses,
             saved: bounded(saved),
         };
+        //= specs/rfc9959-draft.md#3-1-observing
+        //# - Observing (Updating saved CC parameters): A sender MUST NOT retain more than one set of CC
+        //# parameters for a Remote Endpoint, but the set of CC parameters SHOULD be updated (or replaced)
+        //# after a later observation of a path to the same Remote Endpoint.
         self.known.insert(key, known);
         while self.known.len() > MAX_SAVED_PATHS {
             // A walk over all, but only when a path begins or ends with the memory full.

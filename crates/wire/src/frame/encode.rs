@@ -88,6 +88,12 @@ impl Frame<'_> {
     /// RFC 9000 table 3 for packets before 1-RTT, which may carry everything; DATAGRAM as RFC 9221
     /// section 4 has it; frames of RFC 10069 are for 1-RTT packets only. Elsewhere a frame is a
     /// PROTOCOL_VIOLATION.
+    //= specs/rfc9221.txt#section-5
+    //# Like STREAM frames, DATAGRAM frames contain application data and MUST be protected with
+    //# either 0-RTT or 1-RTT keys.
+    //= specs/rfc9221.txt#section-6
+    //# All application data transmitted with the DATAGRAM frame, like the STREAM frame, MUST be
+    //# protected either by 0-RTT or 1-RTT keys.
     #[inline]
     pub const fn allowed_in(&self, packet: PacketType) -> bool {
         match packet {

@@ -29,7 +29,8 @@ impl TransportParameters {
         //# for use in a subsequent connection ({{Section 7.4.1 of QUIC-TRANSPORT}}).
         self.initial_max_path_id = None;
         //= specs/quic-ack-frequency.md#nego
-        //# Endpoints MUST NOT remember the value of the min_ack_delay transport parameter
+        //# Endpoints MUST NOT remember the value of the min_ack_delay transport parameter they
+        //# received for use in a subsequent connection.
         self.min_ack_delay_us = None;
         // RFC 9287 section 3.1: without a token of the same connection, a client clears no bit of a new one.
         self.grease_quic_bit = false;

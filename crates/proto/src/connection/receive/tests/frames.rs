@@ -184,6 +184,14 @@ fn in_one_rtt_packets() {
 }
 
 /// The columns of table 3, those included that decide nothing about a packet's fate when it comes alone: N and P.
+//= specs/rfc9221.txt#section-5
+//= type=test
+//# Like STREAM frames, DATAGRAM frames contain application data and MUST be protected with either
+//# 0-RTT or 1-RTT keys.
+//= specs/rfc9221.txt#section-6
+//= type=test
+//# All application data transmitted with the DATAGRAM frame, like the STREAM frame, MUST be
+//# protected either by 0-RTT or 1-RTT keys.
 #[test]
 fn marks_of_the_table() {
     let mut pair = forge::ready_for(Packet::OneRtt, config(true), config(true));
