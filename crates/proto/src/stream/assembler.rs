@@ -21,6 +21,9 @@ const BLOCK_U64: u64 = BLOCK as u64;
 /// Blocks with few bytes that are let be until a pass packs them all: a pass looks at every block.
 const SLACK: usize = 4;
 
+/// The list of a stream that is over serves another one if it has room for no more.
+const KEPT_SLOTS: usize = 4;
+
 /// What a stream's receive buffer adds to the sums over all streams, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Held {
@@ -428,7 +431,7 @@ impl Assembler {
 
     /// Drops everything; nothing will be inserted or read any more.
     pub(super) fn clear(&mut self, pool: &mut Pool) {
-        for slot in &mut std::mem::take(&mut self.slots) {
+        while let Some(mut slot) = self.slots.pop_front() {
             let (data, ahead) = (slot.take_data(), slot.ahead);
             self.give(data, ahead, pool);
         }
@@ -440,6 +443,29 @@ impl Assembler {
         } else {
             self.read = self.frontier;
         }
+    }
+
+    /// As if nothing had ever been put in. It was cleared, and is [lean](Self::is_lean).
+    pub(super) fn renew(&mut self) {
+        let Self {
+            slots,
+            first_block,
+            read,
+            frontier,
+            gaps,
+            out_of_order,
+            ahead,
+            held,
+            unordered,
+        } = self;
+        debug_assert!(slots.is_empty() && unordered.is_none());
+        (*first_block, *read, *frontier) = (0, 0, 0);
+        (*gaps, *out_of_order, *ahead, *held) = (0, 0, 0, 0);
+    }
+
+    /// Whether it holds no memory but a short list, what the first block allocates.
+    pub(super) fn is_lean(&self) -> bool {
+        self.unordered.is_none() && self.slots.is_empty() && self.slots.capacity() <= KEPT_SLOTS
     }
 
     /// Gives back memory that a stream at rest does not need.

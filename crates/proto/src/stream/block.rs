@@ -25,10 +25,15 @@ const KEEP_LENT: usize = 64;
 /// little beside the dozen packets that fill it.
 const KEEP_IDLE: usize = 2;
 
+/// Free blocks of the [`SMALLEST`] size kept: one for a request and one for its answer.
+const KEEP_SMALL: usize = 2;
+
 /// Blocks that are free for reuse, so that a steady transfer allocates none.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     free: Vec<BytesMut>,
+    /// Of the [`SMALLEST`] size, so that small requests one after another allocate none either.
+    small: Vec<BytesMut>,
     /// The empty ends of blocks whose bytes the application has, oldest first: once it has dropped them, the end is the last
     /// handle of the block and can have all of it.
     lent: VecDeque<BytesMut>,
@@ -38,6 +43,11 @@ impl Pool {
     /// A free block; its length and contents are anything, its capacity at least [`BLOCK`].
     pub(super) fn take(&mut self) -> Option<BytesMut> {
         self.free.pop().or_else(|| self.reclaim_oldest())
+    }
+
+    /// A free block whose capacity is [`SMALLEST`]; its length and contents are anything.
+    pub(super) fn take_small(&mut self) -> Option<BytesMut> {
+        self.small.pop()
     }
 
     /// The block that was lent first, if it is free. If it is not, others hardly are; and a chunk that somebody keeps for good
@@ -57,10 +67,14 @@ impl Pool {
         }
     }
 
-    /// Gives a block back; those that are not of full size are dropped.
+    /// Gives a block back; those that are neither of full size nor of the smallest are dropped.
     pub(super) fn give(&mut self, block: BytesMut) {
-        if block.capacity() >= BLOCK && self.kept() < KEEP_BUSY {
-            self.free.push(block);
+        if block.capacity() >= BLOCK {
+            if self.kept() < KEEP_BUSY {
+                self.free.push(block);
+            }
+        } else if block.capacity() == SMALLEST && self.small.len() < KEEP_SMALL {
+            self.small.push(block);
         }
     }
 
@@ -88,7 +102,7 @@ impl Pool {
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         let free: usize = self.free.iter().map(BytesMut::capacity).sum();
-        free + self.lent.len() * BLOCK
+        free + self.small.len() * SMALLEST + self.lent.len() * BLOCK
     }
 
     /// No stream is open: keep little.
@@ -293,7 +307,11 @@ impl Block {
     #[inline(never)]
     fn start(size: usize, pool: &mut Pool) -> BytesMut {
         // Zeroed only where bytes come later: most blocks are filled from front to back.
-        pool.take().unwrap_or_else(|| BytesMut::with_capacity(size))
+        let free = pool.take().or_else(|| {
+            let small = size <= SMALLEST;
+            small.then(|| pool.take_small()).flatten()
+        });
+        free.unwrap_or_else(|| BytesMut::with_capacity(size))
     }
 
     /// Puts bytes in that begin at `from`, at or beyond the frontier. `is_first`: of the stream.

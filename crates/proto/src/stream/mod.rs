@@ -20,6 +20,7 @@ mod recv;
 mod send;
 mod send_buffer;
 mod set;
+mod spare;
 mod stream_map;
 mod unordered;
 

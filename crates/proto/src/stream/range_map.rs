@@ -34,6 +34,11 @@ impl<V: Copy + Eq> RangeMap<V> {
         self.entries.is_empty()
     }
 
+    /// Whether it has no memory of its own.
+    pub(super) fn is_bare(&self) -> bool {
+        self.entries.capacity() == 0
+    }
+
     /// The sum of the ranges' lengths.
     pub(super) fn total(&self) -> u64 {
         self.total

@@ -76,6 +76,28 @@ impl RecvStream {
         }
     }
 
+    /// Makes one that is over, cleared and lean, a new one.
+    pub(super) fn renew(&mut self, new_window: RecvWindow) {
+        // All fields, each in its place: a new one would have to be moved here.
+        let Self {
+            assembler,
+            window,
+            pending,
+            in_control,
+            readable_queued,
+            is_early,
+            highest,
+            final_size,
+            reset,
+            stopped,
+        } = self;
+        assembler.renew();
+        (*window, *pending) = (new_window, RecvPending::default());
+        (*in_control, *readable_queued, *is_early) = (false, false, false);
+        (*highest, *final_size) = (0, None);
+        (*reset, *stopped) = (None, None);
+    }
+
     /// The code of our STOP_SENDING.
     pub(super) fn stopped(&self) -> Option<VarInt> {
         self.stopped
@@ -266,6 +288,7 @@ impl RecvStream {
         } else if !ignored {
             self.reset = Some(code);
             arrival.dropped = self.drop_data(pool);
+            self.assembler.shrink();
             arrival.readable = true;
         }
         Ok(arrival)
@@ -371,6 +394,10 @@ impl RecvStream {
         let dropped = self.drop_data(pool);
         self.stopped = Some(code);
         let over = self.final_size.is_some();
+        if !over {
+            // It may be long until the peer has heard of it.
+            self.assembler.shrink();
+        }
         self.pending = RecvPending {
             stop_sending: !over,
             max_stream_data: false,

@@ -120,6 +120,50 @@ impl SendStream {
         }
     }
 
+    /// Makes one that is over, and [lean](Self::is_lean), a new one.
+    pub(super) fn renew(&mut self, new_id: StreamId, new_credit: u64) {
+        // All fields, each in its place: a new one would have to be moved here.
+        let Self {
+            id,
+            state,
+            buffer,
+            credit,
+            base,
+            frontier,
+            holes: _,
+            acked: _,
+            queue: _,
+            copies: _,
+            counted,
+            priority,
+            hints,
+            stopped,
+            stop_noticed,
+            pending,
+            blocked_at,
+            in_control,
+            in_fresh,
+            in_again,
+            in_blocked,
+            writable_queued,
+            wants_credit,
+        } = self;
+        (*id, *state, *credit) = (new_id, State::Open, new_credit);
+        buffer.renew();
+        (*base, *frontier, *counted) = (0, 0, Tally::default());
+        (*priority, *hints) = (0, StreamHints::default());
+        (*stopped, *stop_noticed) = (None, false);
+        (*pending, *blocked_at) = (SendPending::default(), None);
+        (*in_control, *in_fresh, *in_again) = (false, false, false);
+        (*in_blocked, *writable_queued, *wants_credit) = (false, false, false);
+    }
+
+    /// Whether it holds no memory but what a small stream needs.
+    pub(super) fn is_lean(&self) -> bool {
+        let bare = self.holes.is_bare() && self.acked.is_bare();
+        bare && self.queue.is_bare() && self.copies.is_bare() && self.buffer.is_lean()
+    }
+
     pub(super) const fn id(&self) -> StreamId {
         self.id
     }
@@ -203,17 +247,15 @@ impl SendStream {
         again: &mut ReadyQueue,
     ) -> bool {
         let apart = self.holes.total() | self.acked.total() | self.queue.total();
-        let counted = &mut self.counted;
+        let counted = &self.counted;
         let counted_apart = counted.free | counted.again | counted.out_of_order;
-        let in_order = self.state == State::Open && apart | counted_apart == 0;
+        let in_order = !self.is_reset() && apart | counted_apart == 0;
         // As mostly: some of the sums change, and no queue.
         if in_order && self.in_fresh && self.frontier < self.buffer.end() {
-            let unsent = self.buffer.end() - self.frontier;
+            let unsent = self.end() - self.frontier;
             let in_flight = self.frontier - self.base;
-            let room = self
-                .credit
-                .saturating_sub(self.frontier)
-                .min(Tally::ROOM_CAP);
+            let room = self.room();
+            let counted = &mut self.counted;
             counted.replace_in_order(totals, unsent, in_flight, self.buffer.len(), room);
             return false;
         }

@@ -4,13 +4,16 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::block::{BLOCK, Pool};
+use super::block::{BLOCK, Pool, SMALLEST};
 
 /// Writes below this size are copied together rather than kept as they came.
 const COALESCE: usize = 1024;
 
 /// First writes below this size get a block of their own size rather than a full one.
 const SMALL: usize = 4096;
+
+/// The list of a stream that is over serves another one if it has room for no more.
+const KEPT_SEGMENTS: usize = 4;
 
 #[derive(Debug)]
 enum Block {
@@ -89,7 +92,10 @@ impl SendBuffer {
     /// An empty segment at the end, for so many bytes.
     fn add_segment(&mut self, bytes: usize, pool: &mut Pool) {
         let block = if self.segments.is_empty() && bytes < SMALL {
-            Block::Small(BytesMut::with_capacity(bytes))
+            let free = (bytes <= SMALLEST).then(|| pool.take_small()).flatten();
+            let mut block = free.unwrap_or_else(|| BytesMut::with_capacity(bytes));
+            block.clear();
+            Block::Small(block)
         } else {
             let mut block = pool
                 .take()
@@ -128,12 +134,10 @@ impl SendBuffer {
             if first.end() > to {
                 break;
             }
-            if let Some(Segment {
-                block: Block::Owned(block),
-                ..
-            }) = self.segments.pop_front()
-            {
-                pool.give(block);
+            match self.segments.pop_front().map(|segment| segment.block) {
+                Some(Block::Owned(block)) => pool.give(block),
+                Some(Block::Small(block)) if block.capacity() == SMALLEST => pool.give(block),
+                _ => {}
             }
             self.hint = self.hint.saturating_sub(1);
         }
@@ -166,6 +170,23 @@ impl SendBuffer {
             start += n as u64;
             at += 1;
         }
+    }
+
+    /// As if nothing had ever been written. All of it was released.
+    pub(super) fn renew(&mut self) {
+        let Self {
+            segments,
+            base,
+            end,
+            hint,
+        } = self;
+        debug_assert!(segments.is_empty());
+        (*base, *end, *hint) = (0, 0, 0);
+    }
+
+    /// Whether it holds no memory but a short list, what the first segment allocates.
+    pub(super) fn is_lean(&self) -> bool {
+        self.segments.is_empty() && self.segments.capacity() <= KEPT_SEGMENTS
     }
 
     /// Forgets everything.

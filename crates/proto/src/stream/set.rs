@@ -22,6 +22,7 @@ use super::outgoing::Unsettled;
 use super::ready::ReadyQueue;
 use super::recv::RecvStream;
 use super::send::SendStream;
+use super::spare::Spare;
 use super::stream_map::StreamMap;
 use crate::TransportConfig;
 use crate::limits::{GUARANTEED_MEMORY, MIN_SEND_BUFFER, max_stream_gaps};
@@ -81,6 +82,7 @@ pub(crate) struct Streams {
     pub(super) remote: [RemoteIds; 2],
     pub(super) params: PeerStreamParams,
     pub(super) pool: Pool,
+    pub(super) spare: Spare,
 
     // Sending.
     /// The peer's MAX_DATA.
@@ -167,6 +169,7 @@ impl Streams {
             ],
             params: PeerStreamParams::default(),
             pool: Pool::default(),
+            spare: Spare::default(),
             max_data: 0,
             data_sent: 0,
             send_window: config.send_window,
@@ -269,13 +272,13 @@ impl Streams {
     pub(super) fn create(&mut self, id: StreamId) {
         let ours = id.initiator() == self.side;
         if ours || id.dir() == Dir::Bi {
-            let stream = SendStream::new(id, self.initial_credit(id));
-            self.sends.insert(id, Box::new(stream));
+            let credit = self.initial_credit(id);
+            self.sends.insert(id, self.spare.send(id, credit));
             self.sched_events.push(id, Fact::Opened);
         }
         if !ours || id.dir() == Dir::Bi {
             let window = RecvWindow::new(self.first_stream_window, self.stream_window_max);
-            self.recvs.insert(id, Box::new(RecvStream::new(window)));
+            self.recvs.insert(id, self.spare.recv(window));
         }
     }
 
@@ -444,15 +447,6 @@ impl Streams {
     #[cfg(test)]
     pub(crate) fn buffered_recv(&self) -> u64 {
         self.recvs.values().map(|s| s.assembler.buffered()).sum()
-    }
-
-    /// Memory for received data and for streams, in bytes.
-    #[cfg(test)]
-    pub(crate) fn memory(&self) -> usize {
-        let buffers: usize = self.recvs.values().map(|s| s.assembler.memory()).sum();
-        let recvs = self.recvs.len() * size_of::<RecvStream>();
-        let sends = self.sends.len() * size_of::<SendStream>();
-        buffers + recvs + sends + self.pool.memory()
     }
 
     /// The most gaps that one stream's data has had.
@@ -715,6 +709,9 @@ impl Streams {
             if stream.in_control || stream.in_fresh || stream.in_again {
                 self.on_queued_freed(&stream);
             }
+            if delivered {
+                self.spare.keep_send(stream);
+            }
         }
         if delivered {
             self.emit(StreamEvent::Finished { id });
@@ -755,6 +752,7 @@ impl Streams {
             if stream.in_control {
                 self.recv_control.on_freed(|id| self.recvs.contains(id));
             }
+            self.spare.keep_recv(stream);
             self.on_half_freed(id);
         }
     }
@@ -772,6 +770,7 @@ impl Streams {
     /// Gives back memory that is kept to be used again.
     pub(crate) fn shrink(&mut self) {
         self.pool = Pool::default();
+        self.spare = Spare::default();
         self.fresh.shrink();
         self.again.shrink();
         self.blocked.shrink_to_fit();

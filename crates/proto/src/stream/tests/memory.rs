@@ -258,3 +258,53 @@ fn in_a_crowd_nobody_holds_more_than_the_paths_use() {
         assert!(events(s).contains(&StreamEvent::Writable { id }));
     }
 }
+
+/// Requests one after another: the halves of each stream are those of the one before, and nothing of it is left in them.
+#[test]
+fn the_halves_of_a_stream_that_is_over_serve_the_next_one() {
+    let now = Instant::now();
+    let mut s = server(&TransportConfig::default());
+    let mut places = Vec::new();
+    for index in 0..3 {
+        let id = client_stream(Dir::Bi, index);
+        s.on_stream(now, RTT, id, 0, true, &[7; 1000]).unwrap();
+        assert_eq!(s.accept(Dir::Bi), Some(id));
+        let halves = (s.sends.get(id).unwrap(), s.recvs.get(id).unwrap());
+        let place = (std::ptr::from_ref(halves.0), std::ptr::from_ref(halves.1));
+        places.push(place);
+        let new = SendStream::new(id, halves.0.credit());
+        assert_eq!(format!("{:?}", halves.0), format!("{new:?}"));
+
+        let mut request = [0; 1000];
+        assert_eq!(s.read(id, &mut request), Ok(Some(1000)));
+        assert_eq!((request, s.read(id, &mut request)), ([7; 1000], Ok(None)));
+        assert_eq!(s.write(id, &[8; 1024]), Ok(1024));
+        s.set_priority(id, 3).unwrap();
+        s.finish(id).unwrap();
+        let answer = data_packet(&mut s, 1400, Data::Next, 0).unwrap();
+        acked(&mut s, &answer.frames);
+        assert_eq!(s.open_halves(), (0, 0));
+    }
+    assert_eq!(places, [places[0]; 3]);
+    s.shrink();
+    assert_eq!(s.memory(), 0);
+}
+
+/// What came of a stream and was not read is not there for the next one.
+#[test]
+fn a_stream_that_was_stopped_leaves_nothing_to_the_next_one() {
+    let now = Instant::now();
+    let mut s = server(&TransportConfig::default());
+    for index in 0..3 {
+        let id = client_stream(Dir::Uni, index);
+        s.on_stream(now, RTT, id, 0, true, &[index as u8; 5000])
+            .unwrap();
+        let half = s.recvs.get(id).unwrap();
+        assert!(!half.expects_data() && half.is_readable());
+        let mut first = [0; 10];
+        assert_eq!(s.read(id, &mut first), Ok(Some(10)));
+        assert_eq!(first, [index as u8; 10]);
+        s.stop(id, code(1)).unwrap();
+        assert!(s.recvs.is_empty());
+    }
+}

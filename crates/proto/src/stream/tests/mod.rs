@@ -12,10 +12,22 @@ use std::time::{Duration, Instant};
 use mpquic_sched_core::{Data, Dir, PathIndex, Side, StreamId, VarInt};
 
 use super::counters::AckedBytes;
+use super::recv::RecvStream;
+use super::send::SendStream;
 use super::{PeerStreamParams, StreamEvent, Streams};
 use crate::frame_writer::{FrameWriter, Resent};
 use crate::sent_frame::{SentFrame, SentFrames, StreamRange};
 use crate::{TransportConfig, TransportError, TransportErrorCode};
+
+impl Streams {
+    /// Memory for received data and for streams, in bytes.
+    fn memory(&self) -> usize {
+        let buffers: usize = self.recvs.values().map(|s| s.assembler.memory()).sum();
+        let recvs = self.recvs.len() * size_of::<RecvStream>();
+        let sends = self.sends.len() * size_of::<SendStream>();
+        buffers + recvs + sends + self.pool.memory() + self.spare.memory()
+    }
+}
 
 const RTT: Duration = Duration::from_millis(50);
 
