@@ -261,6 +261,7 @@ impl Connection {
 impl Connection {
     /// What the endpoint must know; drain it before each transmit, so that no connection ID is
     /// told to the peer before it is routed.
+    #[inline]
     pub fn poll_endpoint_events(&mut self) -> Option<EndpointEvent> {
         if self.endpoint_events.is_empty() {
             return None;
@@ -273,14 +274,15 @@ impl Connection {
         if !self.events.is_empty() {
             return take_event(&mut self.events);
         }
-        let closed = self.is_closed();
-        if let Some(event) = self.data.poll_event(closed) {
+        let state = &self.state;
+        if let Some(event) = self.data.poll_event(|| !state.is_alive()) {
             return Some(Event::Stream(event));
         }
         if self.data.poll_fates() {
             return Some(Event::DatagramFates);
         }
-        (!closed && self.data.poll_unblocked()).then_some(Event::DatagramsUnblocked)
+        let unblocked = self.data.poll_unblocked(|| !state.is_alive());
+        unblocked.then_some(Event::DatagramsUnblocked)
     }
 
     /// Takes in a datagram from the endpoint, or several that came together.

@@ -270,7 +270,8 @@ impl Connection {
         let mut transmit = None;
         if let Some(planned) = self.data.plan_first(now, paths, watch, control, waits) {
             transmit = self.build_batches(now, max_datagrams, planned, waits, buf);
-            waits = self.data.can_send_streams() || self.has_control();
+            waits = self.data.can_send_streams()
+                || self.data.control_waits_still(|| self.has_control());
         }
         if let Some(fault) = self.data.take_fault() {
             // The scheduler has broken its contract: the connection is over, and both sides learn why.

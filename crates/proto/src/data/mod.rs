@@ -124,14 +124,14 @@ impl DataPlane {
     }
 
     /// What the application may want to know of a stream; `closed`: nothing can be written any more.
-    pub(crate) fn poll_event(&mut self, closed: bool) -> Option<StreamEvent> {
+    pub(crate) fn poll_event(&mut self, closed: impl Fn() -> bool) -> Option<StreamEvent> {
         while let Some(event) = self.streams.poll_event() {
             // What was received can still be read.
             let invites = matches!(
                 event,
                 StreamEvent::Writable { .. } | StreamEvent::Available { .. }
             );
-            if !(invites && closed) {
+            if !(invites && closed()) {
                 return Some(event);
             }
         }
@@ -139,8 +139,8 @@ impl DataPlane {
     }
 
     /// True once after a datagram was refused for want of space, when there is space again.
-    pub(crate) fn poll_unblocked(&mut self) -> bool {
-        self.datagrams.is_blocked() && self.datagrams.poll_unblocked()
+    pub(crate) fn poll_unblocked(&mut self, closed: impl Fn() -> bool) -> bool {
+        self.datagrams.is_blocked() && !closed() && self.datagrams.poll_unblocked()
     }
 
     /// Whether the fate of any datagram was asked for.

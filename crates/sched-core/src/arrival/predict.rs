@@ -228,11 +228,12 @@ impl Rate {
     #[inline(never)]
     fn measure(&mut self, now: Instant, path: &PathView) {
         let newest = path.delivery_rate as f64 * 1e-9;
-        let since = self.at.map_or(0.0, |at| nanos_between(at, now));
-        (self.delivered, self.at) = (path.delivered_bytes, Some(now));
+        let before = self.at.replace(now);
+        self.delivered = path.delivered_bytes;
         if newest >= self.rate {
             self.rate = newest;
         } else {
+            let since = before.map_or(0.0, |at| nanos_between(at, now));
             let rounds = FALL_ROUNDS * nanos(path.smoothed_rtt).max(1.0);
             self.rate += (newest - self.rate) * (since / rounds).min(1.0);
         }
