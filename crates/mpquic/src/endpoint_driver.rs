@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::time::{Instant, Sleep};
 
@@ -18,6 +18,8 @@ pub(crate) struct EndpointDriver {
     shared: Arc<EndpointShared>,
     /// For what waits to be accepted, and for sockets that rest.
     timer: Pin<Box<Sleep>>,
+    /// Who is woken by the timer, as it is set.
+    timed: Option<Waker>,
     finished: bool,
 }
 
@@ -26,6 +28,7 @@ impl EndpointDriver {
         Self {
             shared,
             timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+            timed: None,
             finished: false,
         }
     }
@@ -35,10 +38,30 @@ impl EndpointDriver {
         let Some(next) = next else {
             return false;
         };
-        if self.timer.deadline() != next {
-            self.timer.as_mut().reset(next);
+        let moved = self.timer.deadline() != next;
+        let timed = self.timed.as_ref();
+        if !moved
+            && !self.timer.is_elapsed()
+            && timed.is_some_and(|timed| timed.will_wake(cx.waker()))
+        {
+            // It would say the same as when it was polled last.
+            return false;
         }
-        self.timer.as_mut().poll(cx).is_ready()
+        self.set_timer(moved.then_some(next), cx)
+    }
+
+    /// Apart from the rest: while datagrams come, the timer mostly stays as it is.
+    #[inline(never)]
+    fn set_timer(&mut self, to: Option<Instant>, cx: &mut Context<'_>) -> bool {
+        if let Some(to) = to {
+            self.timer.as_mut().reset(to);
+        }
+        // Without, the runtime has the task go on later, and the timer knows nothing of it.
+        let has_turn = tokio::task::coop::has_budget_remaining();
+        let over = self.timer.as_mut().poll(cx).is_ready();
+        let is_set = has_turn && !over;
+        self.timed = is_set.then(|| cx.waker().clone());
+        over
     }
 }
 

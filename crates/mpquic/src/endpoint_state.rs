@@ -48,11 +48,12 @@ impl EndpointState {
     /// so many, the common part is to be told. When the next one is due.
     pub(crate) fn expire(
         &mut self,
-        now: std::time::Instant,
+        now: impl FnOnce() -> std::time::Instant,
     ) -> (usize, Option<std::time::Instant>) {
         if self.proto.is_at_rest() {
             return (0, None);
         }
+        let now = now();
         self.proto.handle_timeout(now);
         let gone = self.proto.forget_remains(Some(now));
         self.open -= gone;

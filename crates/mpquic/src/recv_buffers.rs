@@ -15,6 +15,11 @@ const MESSAGE: usize = 1 << 16;
 /// Messages per system call. With offload one message is up to 64 datagrams, so that more would
 /// only push the first ones out of the processor's cache before they are read.
 pub(crate) const MESSAGES: usize = 8;
+/// After so many calls in a row that found less than [`FEW`] messages, no more are asked for, until there are as many: to be
+/// ready for more takes as many instructions as the rest of the call here. Two may come together where a peer that
+/// answers acknowledges by itself now and then.
+const QUIET_CALLS: u8 = 16;
+const FEW: usize = 3;
 /// Messages are handed out as slices of blocks of this size. It bounds both the allocations (one
 /// per block, none per message) and the memory that a small message that waits can pin.
 pub(crate) const BLOCK: usize = 1 << 16;
@@ -49,6 +54,10 @@ pub(crate) struct Receiver {
     /// are not backed by memory.
     places: [BytesMut; MESSAGES],
     metas: [RecvMeta; MESSAGES],
+    /// How many calls in a row have found less than [`FEW`] messages, up to [`QUIET_CALLS`].
+    quiet_calls: u8,
+    /// The last call found as many as it could.
+    filled: bool,
     /// For small messages.
     block: BytesMut,
     /// The number of the newest block.
@@ -64,6 +73,8 @@ impl Receiver {
         Self {
             places: std::array::from_fn(|_| BytesMut::zeroed(MESSAGE)),
             metas: [RecvMeta::default(); MESSAGES],
+            quiet_calls: 0,
+            filled: false,
             block: BytesMut::new(),
             blocks: 0,
             overtaken: false,
@@ -141,8 +152,10 @@ impl Receiver {
         socket: &Socket,
         sink: impl FnMut(Message),
     ) -> Poll<io::Result<()>> {
-        let mut slices = slices(&mut self.places);
-        let count = ready!(socket.poll_receive(cx, &mut slices, &mut self.metas))?;
+        let asked = self.asked();
+        let slices = &mut slices(&mut self.places)[..asked];
+        let count = ready!(socket.poll_receive(cx, slices, &mut self.metas[..asked]))?;
+        self.note(count, asked);
         self.hand_out(count, socket, sink);
         Poll::Ready(Ok(()))
     }
@@ -153,9 +166,37 @@ impl Receiver {
         socket: &Socket,
         sink: impl FnMut(Message),
     ) -> Option<io::Result<()>> {
-        let mut slices = slices(&mut self.places);
-        let received = socket.receive_now(&mut slices, &mut self.metas)?;
-        Some(received.map(|count| self.hand_out(count, socket, sink)))
+        let asked = self.asked();
+        let slices = &mut slices(&mut self.places)[..asked];
+        let received = socket.receive_now(slices, &mut self.metas[..asked])?;
+        Some(received.map(|count| {
+            self.note(count, asked);
+            self.hand_out(count, socket, sink);
+        }))
+    }
+
+    /// How many messages the next call asks for.
+    const fn asked(&self) -> usize {
+        if self.quiet_calls >= QUIET_CALLS {
+            FEW
+        } else {
+            MESSAGES
+        }
+    }
+
+    /// A call that asked for so many has found `count`.
+    fn note(&mut self, count: usize, asked: usize) {
+        self.filled = count >= asked;
+        self.quiet_calls = if count < FEW {
+            (self.quiet_calls + 1).min(QUIET_CALLS)
+        } else {
+            0
+        };
+    }
+
+    /// Whether the last call found as many messages as it asked for, so that there may be more.
+    pub(crate) const fn is_filled(&self) -> bool {
+        self.filled
     }
 
     fn hand_out(&mut self, count: usize, socket: &Socket, mut sink: impl FnMut(Message)) {
@@ -337,6 +378,49 @@ mod tests {
             }
             let blocks = memory.len();
             assert!(blocks <= 2 + behind + 1, "{blocks} blocks");
+        }
+    }
+
+    /// Where messages come one by one, fewer are asked for; what comes together then is received as before, in its order.
+    #[tokio::test(flavor = "current_thread")]
+    async fn few_are_asked_for_while_they_come_one_by_one() {
+        let (from, to) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
+        let transmit = Transmit {
+            network_path: FourTuple {
+                local: from.local(),
+                remote: to.local(),
+            },
+            ecn: None,
+            size: 1,
+            segment_size: None,
+        };
+        let mut receiver = Receiver::new();
+        for round in 0..3 {
+            for _ in 0..QUIET_CALLS {
+                assert_eq!(receiver.asked(), MESSAGES);
+                send(&from, &transmit, &[round]).await;
+                let mut got = Vec::new();
+                while got.is_empty() {
+                    poll_fn(|cx| to.poll_recv_ready(cx)).await.unwrap();
+                    let sink = |message: Message| got.push(message);
+                    let _ = receive_once(&mut receiver, &to, sink).await;
+                }
+                assert!(!receiver.is_filled());
+            }
+            assert_eq!(receiver.asked(), FEW);
+            for number in 0..=MESSAGES {
+                send(&from, &transmit, &[number as u8]).await;
+            }
+            let (mut got, mut calls) = (Vec::new(), Vec::new());
+            while got.len() <= MESSAGES {
+                poll_fn(|cx| to.poll_recv_ready(cx)).await.unwrap();
+                let sink = |message: Message| got.extend_from_slice(&message.payload);
+                if receive_once(&mut receiver, &to, sink).await.is_ok() {
+                    calls.push(receiver.is_filled());
+                }
+            }
+            assert!(got.iter().copied().eq(0..=MESSAGES as u8));
+            assert!(calls[0], "there is more: {calls:?}");
         }
     }
 

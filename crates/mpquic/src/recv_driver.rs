@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::connection_state::Shared;
 use crate::endpoint_state::{EndpointShared, EndpointState};
 use crate::inbox::{OWN, Run};
-use crate::recv_buffers::{MESSAGES, Message, Receiver};
+use crate::recv_buffers::{Message, Receiver};
 use crate::socket::Socket;
 use crate::socket_health::{Health, SocketEvent};
 
@@ -132,6 +132,8 @@ struct Inbound {
     gone: usize,
     /// Clients wait for a Retry packet.
     retries: bool,
+    /// When a batch was sorted last, since the last look.
+    sorted_at: Option<Instant>,
 }
 
 /// The sockets that one shard reads. The endpoint's task has it, and a task of a connection if that one is late.
@@ -200,8 +202,7 @@ impl Reader {
         }
         let gone = {
             let mut state = shared.lock();
-            let now = Instant::now().into_std();
-            let (gone, expiry) = state.expire(now);
+            let (gone, expiry) = state.expire(|| Instant::now().into_std());
             self.inbound.expiry = expiry.map(Instant::from_std);
             self.inbound.retries = state.proto.has_next_retry();
             gone
@@ -265,7 +266,8 @@ impl Reader {
                 break;
             }
         }
-        self.end_look(shared, Instant::now());
+        let now = self.about_now();
+        self.end_look(shared, now);
         more
     }
 
@@ -288,17 +290,23 @@ impl Reader {
                     }
                     None => break,
                 }
-                let filled = self.inbound.messages.len() >= MESSAGES;
                 self.on_received(shared, index);
-                if !filled {
+                if !self.receiver.is_filled() {
                     break;
                 }
             }
         }
-        self.end_look(shared, Instant::now());
+        let now = self.about_now();
+        self.end_look(shared, now);
         if self.inbound.retries || self.due().is_some() {
             shared.common.wake(shared.shard);
         }
+    }
+
+    /// Now, as far as it was looked at the clock since the last look: that costs as much as a hundred instructions.
+    fn about_now(&mut self) -> Instant {
+        let sorted_at = self.inbound.sorted_at.take();
+        sorted_at.unwrap_or_else(Instant::now)
     }
 
     /// Says when the next look is due.
@@ -469,7 +477,9 @@ impl Inbound {
 
     /// Sorts some of the batch under one hold of the endpoint's mutex. Whether there are new clients to be accepted.
     fn sort(&mut self, shared: &EndpointShared, passed_on: bool) -> bool {
-        let now = Instant::now().into_std();
+        let now = Instant::now();
+        self.sorted_at = Some(now);
+        let now = now.into_std();
         let mut news = false;
         let mut state = shared.lock();
         let state = &mut *state;
@@ -521,7 +531,7 @@ impl Inbound {
                 None => {}
             }
         }
-        let (gone, expiry) = state.expire(now);
+        let (gone, expiry) = state.expire(|| now);
         self.gone += gone;
         self.expiry = expiry.map(Instant::from_std);
         self.retries |= news && state.proto.has_next_retry();
