@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Through how many lines of code of 64 bytes a small request runs, and how many instructions it takes: of mpquic and of
 # quinn, on each side, counted by valgrind. Between two requests a core sleeps or is in the kernel, so code is fetched anew,
-# and its extent says more of the time than the instructions do. The client's instructions have 64 KiB of zeros in them,
-# which the bench reads into.
+# and its extent says more of the time than the instructions do. Instructions are those of 3,000 further requests: the start
+# of the program, the handshake and the end are not in them. The client's have 64 KiB of zeros in them, which the bench reads
+# into.
 #
 #   benches/code_lines.sh               a line each
 #   benches/code_lines.sh mpquic        of mpquic alone
@@ -16,7 +17,6 @@ loopback=${CARGO_TARGET_DIR:-target}/release/loopback
 
 # What runs in at least four of five requests is part of a request.
 requests=3000
-warm_up=$((requests / 10))
 
 until_said() {
     for _ in $(seq 600); do
@@ -27,9 +27,9 @@ until_said() {
     return 1
 }
 
-# Runs both sides, one of them counted.
+# Runs both sides for so many requests, one of them counted.
 run() {
-    local stack=$1 side=$2 count="valgrind --tool=callgrind --dump-instr=yes --compress-pos=no
+    local stack=$1 side=$2 requests=$3 count="valgrind --tool=callgrind --dump-instr=yes --compress-pos=no
         --callgrind-out-file=$out/counts --log-file=$out/log"
     local server=() client=()
     # shellcheck disable=SC2206
@@ -52,10 +52,15 @@ run() {
     wait
 }
 
+# The bench makes a tenth more to warm up.
+made=$((requests + requests / 10))
+
 for stack in ${*:-mpquic quinn}; do
     for side in server client; do
-        run "$stack" "$side"
-        awk -v name="$stack/$side" -v requests=$((requests + warm_up)) '
+        run "$stack" "$side" $((2 * requests))
+        twice=$(sed -n 's/^totals: //p' "$out/counts")
+        run "$stack" "$side" "$requests"
+        awk -v name="$stack/$side" -v requests="$made" -v twice="$twice" '
             # The line behind it says what the called function took.
             /^calls=/ { getline; next }
             /^0x/ { count[$1] += $NF }
@@ -67,7 +72,7 @@ for stack in ${*:-mpquic quinn}; do
                     line[substr(at, 1, length(at) - 2) int(nibble / 4)] = 1
                 }
                 for (at in line) lines++
-                printf "%-14s %6d lines %8d instructions\n", name, lines, instructions / requests
+                printf "%-14s %6d lines %8d instructions\n", name, lines, (twice - instructions) / requests
             }' "$out/counts"
     done
 done
