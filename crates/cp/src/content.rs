@@ -1,8 +1,9 @@
 //! The contents of a file on their way: from a file to a stream, and from a stream to a part.
 
-use std::io;
+use std::io::{self, Read as _};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
+use cap_std::fs::Dir;
 use mpquic::{ReadError, ReadExactError, RecvStream, SendStream, VarInt, WriteError};
 use mpquic_peer::Throttle;
 use sha2::{Digest as _, Sha256};
@@ -10,8 +11,10 @@ use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncSeekExt};
 
 use crate::error::Error;
+use crate::name::Name;
 use crate::part::Part;
-use crate::wire::Digest;
+use crate::tree::{self, Hidden};
+use crate::wire::{Digest, Entry};
 
 /// Bytes that are read, hashed and written at a time.
 const CHUNK: usize = 256 * 1024;
@@ -37,10 +40,15 @@ pub(crate) async fn hash(
     }
 }
 
+/// The contents of a file of so many bytes at most are read as it is opened.
+const SMALL: u64 = 64 * 1024;
+
 /// A file from which is sent, and what was read of it.
 pub(crate) struct Source {
     pub(crate) file: File,
     pub(crate) size: u64,
+    /// All of a small file; empty if it is read piece by piece.
+    contents: Bytes,
     sum: Sha256,
     at: u64,
 }
@@ -53,13 +61,26 @@ pub(crate) enum NotSent {
 }
 
 impl Source {
-    pub(crate) fn new(file: File, size: u64) -> Self {
-        Self {
-            file,
-            size,
+    /// Opens a file below a folder. Waits for the disk.
+    pub(crate) fn open(dir: &Dir, name: &Name, hidden: &Hidden) -> io::Result<(Self, Entry)> {
+        let (mut file, entry) = tree::read(dir, name, hidden)?;
+        let mut contents = Vec::new();
+        if entry.size <= SMALL {
+            contents.reserve_exact(entry.size as usize);
+            (&mut file).take(entry.size).read_to_end(&mut contents)?;
+            if (contents.len() as u64) < entry.size {
+                // It became shorter: who sends it finds that out.
+                contents.clear();
+            }
+        }
+        let source = Self {
+            file: File::from_std(file),
+            size: entry.size,
+            contents: contents.into(),
             sum: Sha256::new(),
             at: 0,
-        }
+        };
+        Ok((source, entry))
     }
 
     /// Whether its first `have` bytes have this digest. If so, it goes on behind them, else at the beginning.
@@ -67,12 +88,24 @@ impl Source {
         if have == 0 || have > self.size {
             return Ok(false);
         }
-        let mut sum = Sha256::new();
-        if hash(&mut self.file, have, &mut sum).await? == have {
-            return self.go_on(have, sum, digest).await;
+        match self.hash_beginning(have).await? {
+            Some(sum) => self.go_on(have, sum, digest).await,
+            None => {
+                self.file.rewind().await?;
+                Ok(false)
+            }
         }
-        self.file.rewind().await?;
-        Ok(false)
+    }
+
+    /// The hash of its first `have` bytes, which are no more than it had when it was opened; `None` if it became shorter.
+    pub(crate) async fn hash_beginning(&mut self, have: u64) -> io::Result<Option<Sha256>> {
+        let mut sum = Sha256::new();
+        if !self.contents.is_empty() {
+            sum.update(&self.contents[..have as usize]);
+            return Ok(Some(sum));
+        }
+        let whole = hash(&mut self.file, have, &mut sum).await? == have;
+        Ok(whole.then_some(sum))
     }
 
     /// Goes on behind the first `have` bytes, which have this hash, if they have this digest; else at the beginning.
@@ -103,24 +136,15 @@ impl Source {
         sent: impl Fn(u64),
     ) -> Result<(), NotSent> {
         while self.at < self.size {
-            let left = usize::try_from(self.size - self.at).unwrap_or(usize::MAX);
-            let mut chunk = BytesMut::with_capacity(CHUNK.min(left));
-            let mut file = (&mut self.file).take(CHUNK.min(left) as u64);
-            let read = match file.read_buf(&mut chunk).await {
-                Ok(0) => {
-                    let why = format!("it became shorter than {} bytes meanwhile", self.size);
-                    Err(io::Error::other(why))
-                }
-                read => read,
-            };
-            let count = read.map_err(|error| {
+            let chunk = self.next().await.map_err(|error| {
                 // The stream must not end as if all were there.
                 let _ = stream.reset(BROKEN);
                 NotSent::File(error)
             })?;
+            let count = chunk.len();
             self.sum.update(&chunk);
             self.at += count as u64;
-            let written = stream.write_chunk(chunk.freeze()).await;
+            let written = stream.write_chunk(chunk).await;
             written.map_err(NotSent::Stream)?;
             sent(count as u64);
             if let Some(throttle) = throttle {
@@ -132,6 +156,21 @@ impl Source {
         // It fails only if it was ended before.
         let _ = stream.finish();
         Ok(())
+    }
+
+    /// What comes next, at least a byte.
+    async fn next(&mut self) -> io::Result<Bytes> {
+        if !self.contents.is_empty() {
+            return Ok(self.contents.slice(self.at as usize..));
+        }
+        let left = usize::try_from(self.size - self.at).unwrap_or(usize::MAX);
+        let mut chunk = BytesMut::with_capacity(CHUNK.min(left));
+        let mut file = (&mut self.file).take(CHUNK.min(left) as u64);
+        if file.read_buf(&mut chunk).await? == 0 {
+            let why = format!("it became shorter than {} bytes meanwhile", self.size);
+            return Err(io::Error::other(why));
+        }
+        Ok(chunk.freeze())
     }
 }
 
@@ -196,7 +235,7 @@ impl From<ReadError> for NotReceived {
 }
 
 /// The next bytes of contents of which so many are still to come.
-pub(crate) async fn chunk(stream: &mut RecvStream, left: u64) -> Result<bytes::Bytes, Error> {
+pub(crate) async fn chunk(stream: &mut RecvStream, left: u64) -> Result<Bytes, Error> {
     let most = usize::try_from(left).unwrap_or(usize::MAX);
     let chunk = stream.read_chunk(most.min(CHUNK)).await?;
     chunk.ok_or_else(|| Error::Malformed(format!("it ended {left} bytes too soon")))

@@ -232,28 +232,32 @@ impl Client {
             progress.file_done(&entry.name, entry.size, true);
             return Ok(());
         }
-        // What has the size of the server's may be the same.
-        if let Some(digest) = whole(dir, &target, entry.size).await.map_err(here)? {
-            let asked = self.ask(&entry.name, entry.size, Some(digest)).await?;
-            if asked.from == entry.size && asked.size == entry.size {
-                if let Some(mode) = entry.mode {
-                    to.set_mode(&target, mode).await?;
-                }
-                to.set_modified(&target, asked.modified).await?;
-                progress.resumed(entry.size);
-                progress.file_done(&entry.name, entry.size, true);
-                return Ok(());
-            }
-        }
-        if !to.options.overwrite && to.is_newer(&target, entry.modified).await? {
-            return Err(Error::Newer(to.path(&target).display().to_string()));
-        }
         let private = entry.mode.is_some();
-        let mut part = match Part::open(dir, &target, private).await {
-            Ok(part) => part,
-            Err(NoPart::Io(error)) => return Err(here(error)),
-            Err(NoPart::Busy) => {
-                return Err(Error::Busy(to.path(&target).display().to_string()));
+        let no_part = |why| match why {
+            NoPart::Io(error) => here(error),
+            NoPart::Busy => Error::Busy(to.path(&target).display().to_string()),
+        };
+        let begun = Part::begin(dir, &target, private).await.map_err(no_part)?;
+        let mut part = match begun {
+            Some(part) => part,
+            None => {
+                // What has the size of the server's may be the same.
+                if let Some(digest) = whole(dir, &target, entry.size).await.map_err(here)? {
+                    let asked = self.ask(&entry.name, entry.size, Some(digest)).await?;
+                    if asked.from == entry.size && asked.size == entry.size {
+                        if let Some(mode) = entry.mode {
+                            to.set_mode(&target, mode).await?;
+                        }
+                        to.set_modified(&target, asked.modified).await?;
+                        progress.resumed(entry.size);
+                        progress.file_done(&entry.name, entry.size, true);
+                        return Ok(());
+                    }
+                }
+                if !to.options.overwrite && to.is_newer(&target, entry.modified).await? {
+                    return Err(Error::Newer(to.path(&target).display().to_string()));
+                }
+                Part::open(dir, &target, private).await.map_err(no_part)?
             }
         };
         let digest = (part.len() > 0).then(|| part.digest());

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use mpquic::{ReadExactError, StreamHints, WriteError};
-use tokio::fs::File;
 
 use crate::client::{Client, CopyOptions, List, unexpected};
 use crate::content::{NotSent, Source};
@@ -340,9 +339,9 @@ impl Client {
         let here = |error| Error::file(&local, error);
         let opened = blocking({
             let (dir, name) = (Arc::clone(&from.dir), entry.name.clone());
-            move || tree::read(&dir, &name, &Hidden::default())
+            move || Source::open(&dir, &name, &Hidden::default())
         });
-        let (file, entry) = opened.await.map_err(here)?;
+        let (mut source, entry) = opened.await.map_err(here)?;
         let request = Request::Put {
             name: to.clone(),
             size: entry.size,
@@ -359,7 +358,6 @@ impl Client {
         else {
             return Err(unexpected(&answer));
         };
-        let mut source = Source::new(File::from_std(file), entry.size);
         let same = source.begins_with(have, digest).await.map_err(here)?;
         if complete && have == entry.size && (same || have == 0) {
             // Without an offset, the server keeps what it has.

@@ -200,6 +200,17 @@ fn disk(error: io::Error) -> Stop {
     refusal(&error).into()
 }
 
+/// Why nothing can be written.
+fn no_part(why: NoPart) -> Stop {
+    match why {
+        NoPart::Io(error) => not_written(error),
+        NoPart::Busy => {
+            let why = "another transfer writes it";
+            Refusal::new(RefusalKind::Busy, why).into()
+        }
+    }
+}
+
 /// The same for what is to be written: what is not there is no file of the client's.
 fn not_written(error: io::Error) -> Stop {
     let why = match error.kind() {
@@ -300,9 +311,8 @@ impl Job<'_> {
         self.check_readable()?;
         let _turn = self.limits.transfer().await?;
         let hidden = self.share.hidden.clone();
-        let opened = self.blocking(name, move |root, name| tree::read(root, name, &hidden));
-        let (file, entry) = opened.await.map_err(disk)?;
-        let mut source = Source::new(File::from_std(file), entry.size);
+        let opened = self.blocking(name, move |root, name| Source::open(root, name, &hidden));
+        let (mut source, entry) = opened.await.map_err(disk)?;
         if let Some(digest) = digest {
             self.compare(&mut source, have, digest).await?;
         }
@@ -349,11 +359,9 @@ impl Job<'_> {
             let sum = match known(stamp) {
                 Some(sum) => sum,
                 None => {
-                    let mut sum = Sha256::new();
-                    if hash(&mut source.file, have, &mut sum).await? < have {
-                        // It became shorter.
+                    let Some(sum) = source.hash_beginning(have).await? else {
                         return source.go_on(0, Sha256::new(), digest).await;
-                    }
+                    };
                     let now = Stamp::of(&source.file.metadata().await?);
                     if let Some(stamp) = stamp.filter(|_| now == stamp) {
                         self.limits.digests().put(stamp, have, sum.clone());
@@ -405,8 +413,16 @@ impl Job<'_> {
         self.check_writable(name)?;
         let _turn = self.limits.transfer().await?;
         let size = offer.size;
-        let complete = self.while_wanted(self.whole(name, size)).await?;
-        let mut part = match complete.map_err(disk)? {
+        let begun = Part::begin(&self.share.root, name, offer.mode.is_some()).await;
+        let begun = begun.map_err(no_part)?;
+        let complete = match begun {
+            Some(_) => None,
+            None => {
+                let complete = self.while_wanted(self.whole(name, size)).await?;
+                complete.map_err(disk)?
+            }
+        };
+        let mut part = match complete {
             Some(digest) => {
                 let answer = Answer::Resume {
                     have: size,
@@ -431,8 +447,13 @@ impl Job<'_> {
                 part
             }
             None => {
-                self.check_older(name, offer).await?;
-                let mut part = self.open_part(name, offer).await?;
+                let mut part = match begun {
+                    Some(part) => part,
+                    None => {
+                        self.check_older(name, offer).await?;
+                        self.open_part(name, offer).await?
+                    }
+                };
                 let answer = Answer::Resume {
                     have: part.len(),
                     digest: part.digest(),
@@ -547,14 +568,7 @@ impl Job<'_> {
             let _turn = self.limits.hash().await;
             Part::open(&self.share.root, name, offer.mode.is_some()).await
         };
-        match self.while_wanted(opening).await? {
-            Ok(part) => Ok(part),
-            Err(NoPart::Io(error)) => Err(not_written(error)),
-            Err(NoPart::Busy) => {
-                let why = "another transfer writes it";
-                Err(Refusal::new(RefusalKind::Busy, why).into())
-            }
-        }
+        self.while_wanted(opening).await?.map_err(no_part)
     }
 
     /// From where on the client sends; `None` if it sends nothing.
