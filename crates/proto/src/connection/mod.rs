@@ -434,16 +434,16 @@ impl Connection {
         let limited = idle_timeout
             .filter(|_| waits)
             .map(|timeout| (timeout / 3).max(MIN_KEEP_ALIVE));
-        let keep_alive = [self.config.keep_alive_interval, limited];
+        let keep_alive = match (self.config.keep_alive_interval, limited) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
         TimerFacts {
             max_ack_delay: self.paths.peer_max_ack_delay(),
             ack_threshold: self.paths.ack_frequency().peer_threshold(),
             held_back: self.paths.ack_frequency().held_back(),
             confirmed: self.handshake.is_confirmed(),
-            keep_alive: match self.state.is_established() {
-                true => keep_alive.into_iter().flatten().min(),
-                false => None,
-            },
+            keep_alive: keep_alive.filter(|_| self.state.is_established()),
             elsewhere,
             asks: client && self.state.is_established(),
             expected: Expected {

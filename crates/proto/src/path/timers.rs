@@ -80,8 +80,12 @@ impl Path {
             next = earlier(next, self.keep_alive_deadline(facts));
             next = earlier(next, self.receive_idle_deadline(facts));
         }
-        // Those that wait for an acknowledgement are hardly ever the next while packets keep leaving: worked out only if
-        // not even their least would come later.
+        if quiet {
+            // Nothing waits for an acknowledgement.
+            return next;
+        }
+        // Those that do are hardly ever the next while packets keep leaving: worked out only if not even their least would
+        // come later.
         let (space, rtt) = (&self.space, &self.recovery.rtt);
         if let Some(sent) = space.last_ack_eliciting_sent
             && next.is_none_or(|next| later(sent, rtt.least_pto()) < next)
