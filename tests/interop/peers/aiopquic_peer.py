@@ -41,7 +41,7 @@ LACKS = {
     "zerortt-refused": "the program cannot tell the two connections' tickets apart",
 }
 # What its servers do nevertheless.
-SERVES = ("connectionmigration", "zerortt", "zerortt-refused")
+SERVES = ("connectionmigration", "keyupdate", "zerortt", "zerortt-refused")
 
 
 def body(size):

@@ -1,4 +1,4 @@
-//! Peers in other languages, as processes: finds, starts and listens to them.
+//! Peers in other languages, or with libraries in C of their own, as processes: finds, starts and listens to them.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -24,6 +24,9 @@ pub(crate) enum Language {
     Aiopquic,
     QuicGo,
     XNet,
+    S2nQuic,
+    Quiche,
+    Tquic,
 }
 
 impl Language {
@@ -33,6 +36,9 @@ impl Language {
             Self::Aiopquic => "aiopquic",
             Self::QuicGo => "quic-go",
             Self::XNet => "x-net",
+            Self::S2nQuic => "s2n-quic",
+            Self::Quiche => "quiche",
+            Self::Tquic => "tquic",
         }
     }
 
@@ -150,6 +156,10 @@ impl Program {
                 Language::Aiopquic => vec![python(), peers.join("aiopquic_peer.py")],
                 Language::QuicGo => vec![peers.join("quic-go/peer")],
                 Language::XNet => vec![peers.join("x-net/peer")],
+                Language::S2nQuic | Language::Quiche | Language::Tquic => {
+                    let built = peers.join("rust/target/release");
+                    vec![built.join(format!("{}-peer", language.name()))]
+                }
             },
         };
         if verdict::page().is_some() {

@@ -1,9 +1,8 @@
 //! The cases of the QUIC interop runner, and more, against other stacks in both roles: quinn, noq and, if
-//! `MPQUIC_INTEROP_PEERS` names them, programs in other languages (`tests/interop/peers/README.md`). The network between
+//! `MPQUIC_INTEROP_PEERS` names them, other programs (`tests/interop/peers/README.md`). The network between
 //! the two is emulated in real time. `tests/interop/matrix` runs all that it finds, and writes the page of it.
 //!
-//! Not here: `http3`, since there is no HTTP/3 in this project, and the negotiation of version 2 within a handshake,
-//! since rustls binds a session to its version; `v2` begins with version 2 instead. What a peer's library lacks is
+//! Not here: the negotiation of version 2 within a handshake, since rustls binds a session to its version; `v2` begins with version 2 instead. What a peer's library lacks is
 //! told as `not offered`, with the reason.
 
 mod case;
@@ -11,6 +10,7 @@ mod child;
 mod evidence;
 mod grease;
 mod hq;
+mod http3;
 mod multipath;
 mod nat;
 mod picoquic;
@@ -49,6 +49,7 @@ fn main() -> ExitCode {
     let mut tests = cases();
     tests.extend(grease::tests());
     tests.extend(multipath::tests());
+    tests.extend(http3::tests());
     let ended = libtest_mimic::run(&arguments, tests);
     if !arguments.list {
         verdict::write();
@@ -62,8 +63,8 @@ fn cases() -> Vec<Trial> {
 }
 
 /// A test for each pair of stacks.
-fn pairs(case: Case) -> [Trial; 12] {
-    use Language::{Aiopquic, Aioquic, QuicGo, XNet};
+fn pairs(case: Case) -> [Trial; 18] {
+    use Language::{Aiopquic, Aioquic, QuicGo, Quiche, S2nQuic, Tquic, XNet};
     let of = |pair: &str| format!("{pair}::{}", case.name());
     [
         test(of("quinn_client"), move || rust_client::<Quinn>(case)),
@@ -78,6 +79,12 @@ fn pairs(case: Case) -> [Trial; 12] {
         test(of("quic_go_server"), move || child_server(QuicGo, case)),
         test(of("x_net_client"), move || child_client(XNet, case)),
         test(of("x_net_server"), move || child_server(XNet, case)),
+        test(of("s2n_quic_client"), move || child_client(S2nQuic, case)),
+        test(of("s2n_quic_server"), move || child_server(S2nQuic, case)),
+        test(of("quiche_client"), move || child_client(Quiche, case)),
+        test(of("quiche_server"), move || child_server(Quiche, case)),
+        test(of("tquic_client"), move || child_client(Tquic, case)),
+        test(of("tquic_server"), move || child_server(Tquic, case)),
     ]
 }
 

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Datagrams to the client between two changes.
-const BETWEEN: usize = 500;
+/// Bytes to the client between two changes. Not datagrams, which are few where a peer takes large ones.
+const BETWEEN: usize = 600_000;
 
 pub(crate) struct Nat {
     /// Where the client sends to.
@@ -16,7 +16,7 @@ pub(crate) struct Nat {
 }
 
 impl Nat {
-    /// In front of a client of `target`. After so many datagrams it takes the next of these hosts'
+    /// In front of a client of `target`. After so many bytes it takes the next of these hosts'
     /// addresses, with a new port.
     pub(crate) fn new(target: SocketAddr, hosts: Vec<IpAddr>) -> Self {
         let bind = |host: IpAddr| {
@@ -35,7 +35,7 @@ impl Nat {
         tokio::spawn(async move {
             let mut hosts = hosts.into_iter();
             let mut client = None;
-            let mut forwarded = 0;
+            let (mut forwarded, mut next) = (0, BETWEEN);
             let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
             loop {
                 // An error is that of an earlier datagram, whose receiver is gone.
@@ -46,8 +46,9 @@ impl Nat {
                     },
                     got = outside.recv_from(&mut down) => if let (Ok((len, _)), Some(to)) = (got, client) {
                         inside.send_to(&down[..len], to).await.ok();
-                        forwarded += 1;
-                        if forwarded % BETWEEN == 0 && let Some(host) = hosts.next() {
+                        forwarded += len;
+                        if forwarded >= next && let Some(host) = hosts.next() {
+                            next = forwarded + BETWEEN;
                             outside = bind(host);
                             changes.fetch_add(1, Ordering::Relaxed);
                         }

@@ -93,13 +93,16 @@ pub(crate) fn log(side: &str) -> Option<PathBuf> {
 }
 
 /// Peers of the first table: the name in those of tests, the name for readers, and what it is.
-const PEERS: [(&str, &str, &str); 6] = [
+const PEERS: [(&str, &str, &str); 9] = [
     ("quinn", "quinn", "Rust, rustls"),
     ("noq", "noq", "Rust, rustls; multipath below"),
     ("aioquic", "aioquic", "Python"),
     ("aiopquic", "aiopquic", "picoquic for Python"),
     ("quic_go", "quic-go", "Go, crypto/tls"),
     ("x_net", "golang.org/x/net/quic", "Go, crypto/tls"),
+    ("s2n_quic", "s2n-quic", "Rust, rustls with AWS-LC"),
+    ("quiche", "quiche", "Rust, BoringSSL"),
+    ("tquic", "TQUIC", "Rust, BoringSSL"),
 ];
 
 /// Writes the page, if it is asked for.
@@ -112,6 +115,7 @@ pub(crate) fn write() {
     peers(&mut text);
     cases(&mut text, &outcomes);
     multipath(&mut text, &outcomes);
+    http3(&mut text, &outcomes);
     reasons(&mut text, &outcomes);
     std::fs::write(&file, text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
 }
@@ -135,7 +139,10 @@ fn peers(text: &mut String) {
             "aioquic" => child::version(Language::Aioquic),
             "aiopquic" => child::version(Language::Aiopquic),
             "quic_go" => child::version(Language::QuicGo),
-            _ => child::version(Language::XNet),
+            "x_net" => child::version(Language::XNet),
+            "s2n_quic" => child::version(Language::S2nQuic),
+            "quiche" => child::version(Language::Quiche),
+            _ => child::version(Language::Tquic),
         };
         let version = version.unwrap_or_else(|| "not on this machine".into());
         writeln!(text, "| {name} | {version} | {what} |").unwrap();
@@ -240,6 +247,15 @@ fn multipath(text: &mut String, outcomes: &BTreeMap<String, Outcome>) {
             of("our_client")
         )
         .unwrap();
+    }
+}
+
+fn http3(text: &mut String, outcomes: &BTreeMap<String, Outcome>) {
+    text.push_str("\n## HTTP/3 (RFC 9114)\n\nFrom `h3_server` of `mpquic-h3`.\n\n| client | version | what | |\n|---|---|---|---|\n");
+    for (client, what) in crate::http3::CLIENTS {
+        let version = crate::http3::version(client).unwrap_or_else(|| "not on this machine".into());
+        let came = cell(outcomes, &format!("http3::{client}"));
+        writeln!(text, "| {client} | {version} | {what} | {came} |").unwrap();
     }
 }
 

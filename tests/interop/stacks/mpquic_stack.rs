@@ -88,6 +88,7 @@ impl Stack for Mpquic {
     fn client_from(setup: &Setup, local: SocketAddr) -> Endpoint {
         let mut config = mpquic::ClientConfig::new(Arc::new(setup.client_tls())).unwrap();
         config.transport(transport(setup, true));
+        config.handshake_timeout(setup.idle_timeout);
         config.version(setup.our_version);
         let mut seed = [0; 32];
         SystemRandom::new().fill(&mut seed).unwrap();
@@ -102,6 +103,7 @@ impl Stack for Mpquic {
     fn server(setup: &Setup, socket: UdpSocket) -> Endpoint {
         let mut config = mpquic::ServerConfig::new(Arc::new(setup.server_tls())).unwrap();
         config.transport(transport(setup, setup.server_takes_datagrams));
+        config.handshake_timeout(setup.idle_timeout);
         config.preferred_address_v4(setup.preferred_address);
         // The same for all servers, so that one can send a reset for another one's connection.
         let endpoint = endpoint_config(setup, [7; 32]);
