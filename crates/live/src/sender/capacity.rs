@@ -135,9 +135,13 @@ impl Sender {
             .max()
             .unwrap_or_default()
             + Duration::from_millis(20);
+        // The same where it is overdue soonest, and the copy takes the shortest way.
+        let soonest = self.paths.iter().map(|path| path.view.rtt).min();
+        let soonest = soonest.unwrap_or_default() + self.shortest_way() + Duration::from_millis(20);
         Situation {
             loss: 1.0 - flow.share,
             again: again.as_secs_f64() / flow.flow.deadline.as_secs_f64(),
+            soonest: soonest.as_secs_f64() / flow.flow.deadline.as_secs_f64(),
         }
     }
 }

@@ -14,6 +14,15 @@ const DISCOUNT: f64 = 0.998;
 /// The most frames that what was learned earlier counts for.
 const EARLIER: f64 = 30.0;
 
+/// How many frames the belief counts for that a flow begins with, where no copy of what is lost would be in time. It counts for less
+/// with each frame, as frames do.
+const BELIEVED: f64 = 20.0;
+
+/// That belief: so many frames are late without repair, and none with a rate of [`ENOUGH`]. Ours, of lossy networks; of one that loses
+/// nothing, it costs bytes for two seconds.
+const LATE: f64 = 0.03;
+const ENOUGH: f64 = 0.33;
+
 /// How LinUCB explores.
 const ALPHA: f64 = 0.3;
 
@@ -43,6 +52,8 @@ pub(super) struct Situation {
     pub(super) loss: f64,
     /// What sending again takes, over the deadline.
     pub(super) again: f64,
+    /// What it takes at least, over the deadline.
+    pub(super) soonest: f64,
 }
 
 impl Situation {
@@ -141,6 +152,8 @@ pub(super) struct Rates {
     chooser: Chooser,
     /// Points of frames per share of bytes.
     price: f64,
+    /// For how many frames the belief counts now; `None` before the first frame.
+    believed: Option<f64>,
 }
 
 impl Rates {
@@ -153,13 +166,25 @@ impl Rates {
             Repair::Fixed(rate) if rate > 0.0 => Chooser::Fixed(rate.min(1.0)),
             Repair::Fixed(_) => Chooser::Fixed(0.0),
         };
-        Self { chooser, price }
+        Self {
+            chooser,
+            price,
+            believed: None,
+        }
     }
 
     /// The rate for the next frame; and which of [`RATES`] it is, to be told to [`learn`](Self::learn).
     pub(super) fn choose(&mut self, situation: Situation) -> (f64, usize) {
         let arm = match &mut self.chooser {
-            Chooser::Learned(means) => means.select(self.price, &RATES),
+            Chooser::Learned(means) => {
+                let begins = if situation.soonest > 1.0 {
+                    BELIEVED
+                } else {
+                    0.0
+                };
+                let believed = *self.believed.get_or_insert(begins);
+                select(means, believed, self.price)
+            }
             Chooser::Hedge(hedge, draw) => hedge.select(draw),
             Chooser::LinUcb(model) => model.select(ALPHA, &situation.features()),
             Chooser::Rule => {
@@ -179,6 +204,9 @@ impl Rates {
 
     /// What every rate would have brought for a frame, for which `arm` had been chosen.
     pub(super) fn learn(&mut self, rewards: &[f64; ARMS], arm: usize, situation: Situation) {
+        if let Some(believed) = &mut self.believed {
+            *believed *= DISCOUNT;
+        }
         let net = |arm: usize| rewards[arm] - self.price * RATES[arm];
         // Rewards are probabilities, so that nothing is refused.
         let _ = match &mut self.chooser {
@@ -205,8 +233,22 @@ impl Rates {
     pub(super) fn go_on_from(&mut self, learned: &Learned) {
         if let (Chooser::Learned(means), Some(earlier)) = (&mut self.chooser, learned.restore()) {
             *means = earlier;
+            self.believed = Some(0.0);
         }
     }
+}
+
+/// The rate with the largest mean less its price, where the belief counts for so many frames.
+fn select(means: &DiscountedMeans<ARMS>, believed: f64, price: f64) -> usize {
+    if believed <= 0.0 {
+        return means.select(price, &RATES);
+    }
+    let (known, weight) = (means.means(), means.weight());
+    let net = |arm: usize| {
+        let belief = 1.0 - LATE * (1.0 - RATES[arm] / ENOUGH).max(0.0);
+        (known[arm] * weight + belief * believed) / (weight + believed) - price * RATES[arm]
+    };
+    (1..ARMS).fold(0, |best, arm| if net(arm) > net(best) { arm } else { best })
 }
 
 #[cfg(test)]
@@ -231,10 +273,36 @@ mod tests {
     }
 
     #[test]
+    fn a_belief_that_is_not_true_yields() {
+        let far = Situation {
+            soonest: 1.5,
+            ..Situation::default()
+        };
+        let mut rates = Rates::new(Repair::Learned, 0.02, 1);
+        assert_eq!(rates.choose(far).0, ENOUGH);
+        // Nothing is late: two seconds of a camera.
+        for _ in 0..75 {
+            rates.learn(&[1.0; ARMS], 0, far);
+        }
+        assert_eq!(rates.choose(far).0, 0.0);
+        // It is no frame of its own.
+        assert_eq!(rates.learned().unwrap().means(), &[1.0; ARMS]);
+        // Where copies come in time, and where more is known, there is none.
+        for (soonest, earlier) in [(0.9, None), (1.5, rates.learned())] {
+            let mut next = Rates::new(Repair::Learned, 0.02, 1);
+            if let Some(earlier) = earlier {
+                next.go_on_from(&earlier);
+            }
+            assert_eq!(next.choose(Situation { soonest, ..far }).0, 0.0);
+        }
+    }
+
+    #[test]
     fn others_to_compare_with() {
         let lossy = Situation {
             loss: 0.02,
             again: 1.5,
+            soonest: 1.5,
         };
         assert_eq!(Rates::new(Repair::Rule, 0.1, 1).choose(lossy).0, 0.08);
         assert_eq!(
