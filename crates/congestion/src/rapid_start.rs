@@ -33,6 +33,16 @@ const SILENCE_SHARE: f64 = 2.0 / 3.0;
 /// The most that growth can have left above what the path holds.
 const MAX_OVERSHOOT: f64 = 3.0;
 
+/// What a queue has to exceed to end growth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The highest that the shortest of the newest samples was in the round before, and what delay varies by.
+    AboveCeiling,
+    /// Each pair of samples of the round before, too. The packets of a larger window are closer together, and the newest eight of them
+    /// may all stand behind one that was held up, as two did in the round before: that is no queue yet.
+    AboveTop,
+}
+
 /// The first slow start of one path. A round ends when a packet is acknowledged that was sent after the round began.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RapidStart {
@@ -47,6 +57,9 @@ pub(super) struct RapidStart {
     /// The highest that the shortest of the newest samples was, in this round and in the one before.
     ceiling: Option<u32>,
     last_ceiling: Option<u32>,
+    /// The highest that two samples in a row were, likewise.
+    top: u32,
+    last_top: u32,
     /// The packets of one ACK frame share its sample.
     sampled_at: Option<Instant>,
 }
@@ -59,13 +72,14 @@ impl RapidStart {
         sent: Instant,
         bytes: u64,
         rtt: Duration,
+        end: End,
     ) -> Growth {
         if self.round_start.is_none_or(|start| sent >= start) {
             self.begin_round(now);
         }
         if self.sampled_at != Some(now) {
             self.sampled_at = Some(now);
-            if self.sample(rtt) {
+            if self.sample(rtt, end) {
                 return Growth::Exit;
             }
         }
@@ -80,14 +94,19 @@ impl RapidStart {
         self.round_start = Some(now);
         self.variation.end_round();
         self.last_ceiling = self.ceiling.take();
+        self.last_top = std::mem::take(&mut self.top);
     }
 
     /// Takes in a sample; true if a queue has grown in this round.
-    fn sample(&mut self, rtt: Duration) -> bool {
+    fn sample(&mut self, rtt: Duration, end: End) -> bool {
         let min = self.min.map_or(rtt, |min| min.min(rtt));
         self.min = Some(min);
-        self.newest[self.count as usize % SAMPLES] =
-            u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
+        let sample = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
+        if self.variation.samples() > 0 {
+            let before = self.newest[(self.count as usize + SAMPLES - 1) % SAMPLES];
+            self.top = self.top.max(sample.min(before));
+        }
+        self.newest[self.count as usize % SAMPLES] = sample;
         self.count = self.count.saturating_add(1);
         self.variation.on_sample(rtt);
         if (self.variation.samples() as usize) < SAMPLES {
@@ -96,8 +115,9 @@ impl RapidStart {
         let shortest = self.shortest();
         self.ceiling = self.ceiling.max(Some(shortest));
         let rise = self.variation.rise(min, MIN_RISE);
-        self.last_ceiling
-            .is_some_and(|last| nanos(shortest) >= nanos(last).saturating_add(rise))
+        let above = |last| nanos(shortest) >= nanos(last).saturating_add(rise);
+        self.last_ceiling.is_some_and(above)
+            && (end == End::AboveCeiling || shortest > self.last_top)
     }
 
     /// The shortest of the newest samples, nanoseconds.
@@ -178,7 +198,7 @@ mod tests {
         let acks = rtts.into_iter().enumerate();
         acks.map(|(i, rtt)| {
             let sent = start + ms(i as u64);
-            rapid.on_ack(sent + ms(rtt), sent, 1200, ms(rtt))
+            rapid.on_ack(sent + ms(rtt), sent, 1200, ms(rtt), End::AboveCeiling)
         })
         .collect()
     }
@@ -252,6 +272,26 @@ mod tests {
             // A queue does.
             let growths = round(&mut rapid, at(3), (0..100).map(|j| 560 + 2 * j));
             assert!(growths.contains(&Growth::Exit), "{spread}");
+        }
+    }
+
+    /// Sixteen packets of the first round, of which two are held up by 40 ms; four times as many in the second one, with sixteen in a row
+    /// behind another such delay. Only those that are later than all pairs are in a queue.
+    #[test]
+    fn packets_behind_one_that_was_held_up_are_no_queue() {
+        for (end, ends) in [(End::AboveCeiling, true), (End::AboveTop, false)] {
+            let start = Instant::now();
+            let mut rapid = RapidStart::default();
+            let mut ack = |round: u64, i: u64, rtt: u64| {
+                let sent = start + ms(1000 * round + i);
+                rapid.on_ack(sent + ms(rtt), sent, 1200, ms(rtt), end) == Growth::Exit
+            };
+            for i in 0..16 {
+                assert!(!ack(0, i, 300 + if i / 2 == 3 { 40 } else { 0 }));
+            }
+            let held = (0..64).any(|i| ack(1, i, 300 + if i / 16 == 2 { 40 } else { 0 }));
+            assert_eq!(held, ends, "{end:?}");
+            assert!((0..64).any(|i| ack(2, i, 300 + i)), "{end:?}");
         }
     }
 

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::AckedPacket;
 use super::hystart::HyStart;
-use super::rapid_start::RapidStart;
+use super::rapid_start::{End, RapidStart};
 use super::train::Train;
 
 /// How the window of a path grows until its first congestion event, and what ends that growth. BBR has a Startup of its own,
@@ -186,7 +186,8 @@ impl FirstSlowStart {
         match self {
             Self::Classic => Growth::By(bytes),
             Self::HyStart(hystart) => hystart.on_ack(now, sent, bytes, rtt),
-            Self::Rapid(rapid) | Self::Train(rapid, _) => rapid.on_ack(now, sent, bytes, rtt),
+            Self::Rapid(rapid) => rapid.on_ack(now, sent, bytes, rtt, End::AboveCeiling),
+            Self::Train(rapid, _) => rapid.on_ack(now, sent, bytes, rtt, End::AboveTop),
         }
     }
 

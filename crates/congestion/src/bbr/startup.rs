@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 
-use super::super::rapid_start::RapidStart;
+use super::super::rapid_start::{End, RapidStart};
 use super::super::slow_start::{Growth, MAX_GROWTH, PACE_BEYOND_TRAIN};
 use super::super::train::Train;
 use super::super::{AckSummary, MAX_WINDOW};
@@ -113,7 +113,7 @@ impl Path {
         let Some(rtt) = ack.rtt_sample.filter(|_| !ack.sample.app_limited) else {
             return;
         };
-        if queue.on_ack(ack.now, ack.newest_sent, 1, rtt) == Growth::Exit {
+        if queue.on_ack(ack.now, ack.newest_sent, 1, rtt, End::AboveCeiling) == Growth::Exit {
             rapid.queued = rapid.queued.or(Some(round));
         }
     }
