@@ -36,11 +36,13 @@ impl Sender {
     /// Whether a frame of this flow that came now would be too late: the transport has not sent what it was given half of that time
     /// ago, or on each path that is well a queue stands in which it would wait for longer than it may. What is sent when nothing is
     /// on its way any more says when that is over.
+    /// Not before a frame was judged: at the start of a connection, windows double each round trip.
     pub(super) fn is_behind(&mut self, now: Instant, flow: u32) -> bool {
         let way = self.shortest_way();
-        let Some(deadline) = self.flows.get(flow as usize).map(|to| to.flow.deadline) else {
+        let Some(to) = self.flows.get(flow as usize).filter(|to| to.judged) else {
             return false;
         };
+        let deadline = to.flow.deadline;
         if self.waited(now) > deadline.saturating_sub(way) / 2 {
             return true;
         }

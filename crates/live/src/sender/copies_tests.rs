@@ -1,4 +1,4 @@
-//! Copies of what is overdue, where the other path has no room for all of them at once.
+//! Copies of what is overdue, where the other path has no room for all of them at once; and whole frames dropped, where the transport is behind.
 
 use super::*;
 
@@ -51,4 +51,52 @@ fn copies_wait_for_room() {
     assert_eq!(first + rest, sent);
     assert_eq!(copies(ms(121), 100_000), 0);
     assert_eq!(live.stats().copies_skipped, 0);
+}
+
+/// Where the transport is behind, whole frames are dropped; but not at the start of a connection, whose windows double.
+#[test]
+fn no_frame_is_dropped_whole_at_the_start() {
+    let begin = Instant::now();
+    let view = PathView {
+        id: PathId(0),
+        rtt: ms(100),
+        rttvar: ms(5),
+        room: 12_000,
+        rate: 100_000,
+        backup: false,
+    };
+    let mut live = Sender::new(Config::default(), begin);
+    live.set_paths(&[view]);
+    let flow = live.flow(begin, Flow::new(ms(200)).repair(Repair::Fixed(0.0)));
+    let mut datagram = Vec::new();
+    for (at, dropped) in [(0, 0), (1, 0), (80, 0), (400, 0), (401, 0), (480, 1)] {
+        let now = begin + ms(at);
+        live.send(now, flow, b"a frame", FrameInfo::default())
+            .unwrap();
+        let before = live.stats().dropped;
+        while let Some(transmit) = live.poll_transmit(now, &mut datagram) {
+            // The first frame leaves, and again one after the first were judged; what comes then waits.
+            if at == 0 || at == 400 {
+                let path = PathId(0);
+                live.fate(transmit.tag, Fate::Sent { path, at: now });
+            }
+        }
+        if at == 80 || at == 480 {
+            assert_eq!(before, dropped, "at {at} ms");
+        }
+        if at == 80 {
+            // What waited is dropped by the transport, and the silent path answers.
+            for tag in 1..=2 {
+                live.fate(tag, Fate::Unsent { at: now });
+            }
+            live.fate(
+                0,
+                Fate::Acknowledged {
+                    path: PathId(0),
+                    sent: begin,
+                    at: begin + ms(100),
+                },
+            );
+        }
+    }
 }

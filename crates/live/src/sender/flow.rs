@@ -217,6 +217,8 @@ pub(super) struct Outbound {
     pub(super) extra_meter: Meter,
     /// The share of packets that arrive.
     pub(super) share: f64,
+    /// A frame was judged: the flow is past its start, in which windows double each round trip.
+    pub(super) judged: bool,
     scratch: Vec<u8>,
 }
 
@@ -238,6 +240,7 @@ impl Outbound {
             frames_meter: Meter::new(now),
             extra_meter: Meter::new(now),
             share: 1.0,
+            judged: false,
             scratch: Vec::with_capacity(2_048),
         }
     }
@@ -377,6 +380,7 @@ impl Outbound {
         while self.judged_at(round_trip).is_some_and(|at| at <= now) {
             let rewards = replay(&self.frames, &self.packets, self.base, self.share, way);
             let frame = self.frames[0];
+            self.judged = true;
             self.rates.learn(&rewards, frame.arm, frame.situation);
             dropped += self.forget();
         }
