@@ -261,6 +261,26 @@ fn a_server_with_smaller_limits_rejects_early_data() {
     }
 }
 
+//= specs/rfc9221.txt#section-3
+//= type=test
+//# When servers decide to accept 0-RTT data, they MUST send a max_datagram_frame_size transport
+//# parameter greater than or equal to the value they sent to the client in the connection where
+//# they sent them the NewSessionTicket message.
+#[test]
+fn a_server_that_takes_datagrams_no_more_rejects_early_data() {
+    for (takes, accepted) in [(Some(1 << 20), true), (None, false)] {
+        let tls = Tls::new();
+        let (client, server) = defaults();
+        tls.get_tickets(&server);
+        let mut changed = TransportConfig::default();
+        changed.datagram_receive_buffer(takes);
+        let mut pair = tls.pair(client, changed);
+        assert!(pair.c().session().has_0rtt());
+        pair.connect();
+        assert_eq!(pair.c().session().accepted_0rtt(), accepted, "{takes:?}");
+    }
+}
+
 /// Limits that rose since hold from the end of the handshake on, for streams opened before it, too.
 //= specs/rfc9000.txt#section-7.4.1
 //= type=test

@@ -32,6 +32,11 @@ fn in_file(text: &str) -> Result<Store, MemoryError> {
     Store::load(&file)
 }
 
+//= specs/rfc9959-draft.md#3-1-observing
+//= type=test
+//# - Observing (Updating saved CC parameters): A sender MUST NOT retain more than one set of CC
+//# parameters for a Remote Endpoint, but the set of CC parameters SHOULD be updated (or replaced)
+//# after a later observation of a path to the same Remote Endpoint.
 #[test]
 fn the_newest_facts_count_until_they_are_forgotten() {
     let store = Store::new();
