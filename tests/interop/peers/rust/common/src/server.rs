@@ -138,7 +138,7 @@ fn go_on(
                 if *at == *len {
                     break;
                 }
-                if *at % CHUNK != 0 || *at == before {
+                if !at.is_multiple_of(CHUNK) || *at == before {
                     return true;
                 }
             }

@@ -159,7 +159,7 @@ async fn serve(mut connection: Connection, heard: Arc<Heard>) {
             }
             Ok(None) => return,
             Err(End::Application { error, .. }) => {
-                heard.closed.send_replace(Some((*error).into()));
+                heard.closed.send_replace(Some(*error));
                 return;
             }
             Err(_) => return,

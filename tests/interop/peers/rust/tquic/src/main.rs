@@ -17,6 +17,7 @@ use tquic::{
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Shared<T> = Rc<RefCell<T>>;
 
 fn lacks(case: &str, is_client: bool) -> Option<&'static str> {
     match case {
@@ -132,7 +133,7 @@ impl server::Connection for Polled<'_> {
 }
 
 /// Sends what the library gives out.
-struct Sender(Rc<RefCell<Sockets>>);
+struct Sender(Shared<Sockets>);
 
 impl PacketSendHandler for Sender {
     fn on_packets_send(&self, packets: &[(Vec<u8>, PacketInfo)]) -> tquic::Result<usize> {
@@ -160,7 +161,7 @@ struct Told {
     ended: Vec<Ended>,
 }
 
-struct Handler(Rc<RefCell<Told>>);
+struct Handler(Shared<Told>);
 
 impl TransportHandler for Handler {
     fn on_conn_created(&mut self, connection: &mut Connection) {
@@ -239,7 +240,7 @@ fn endpoint(
     config: Config,
     is_server: bool,
     host: IpAddr,
-) -> Result<(Endpoint, Rc<RefCell<Sockets>>, Rc<RefCell<Told>>)> {
+) -> Result<(Endpoint, Shared<Sockets>, Shared<Told>)> {
     let sockets = Rc::new(RefCell::new(Sockets::bind(host)?));
     let told = Rc::new(RefCell::new(Told::default()));
     let sender = Rc::new(Sender(Rc::clone(&sockets)));
