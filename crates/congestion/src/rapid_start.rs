@@ -54,9 +54,9 @@ pub(super) struct RapidStart {
     /// The newest samples in nanoseconds, 4 s at most, by their number modulo the length.
     newest: [u32; SAMPLES],
     count: u32,
-    /// The highest that the shortest of the newest samples was, in this round and in the one before.
-    ceiling: Option<u32>,
-    last_ceiling: Option<u32>,
+    /// The highest that the shortest of the newest samples was, in this round and in the one before; 0: there were too few.
+    ceiling: u32,
+    last_ceiling: u32,
     /// The highest that two samples in a row were, likewise.
     top: u32,
     last_top: u32,
@@ -93,7 +93,7 @@ impl RapidStart {
     fn begin_round(&mut self, now: Instant) {
         self.round_start = Some(now);
         self.variation.end_round();
-        self.last_ceiling = self.ceiling.take();
+        self.last_ceiling = std::mem::take(&mut self.ceiling);
         self.last_top = std::mem::take(&mut self.top);
     }
 
@@ -113,10 +113,10 @@ impl RapidStart {
             return false;
         }
         let shortest = self.shortest();
-        self.ceiling = self.ceiling.max(Some(shortest));
+        self.ceiling = self.ceiling.max(shortest);
         let rise = self.variation.rise(min, MIN_RISE);
-        let above = |last| nanos(shortest) >= nanos(last).saturating_add(rise);
-        self.last_ceiling.is_some_and(above)
+        self.last_ceiling > 0
+            && nanos(shortest) >= nanos(self.last_ceiling).saturating_add(rise)
             && (end == End::AboveCeiling || shortest > self.last_top)
     }
 

@@ -14,17 +14,22 @@ const MAX_RISE: Duration = Duration::from_millis(16);
 /// that, and one that grew before has raised it by less than the cap, or slow start would be over.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundVariation {
-    sum: Duration,
+    /// All times are nanoseconds.
+    sum: u64,
+    min: u64,
+    last: u64,
     samples: u32,
-    min: Option<Duration>,
-    last: Duration,
 }
 
 impl RoundVariation {
     pub(super) fn on_sample(&mut self, rtt: Duration) {
+        let rtt = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        self.min = match self.samples {
+            0 => rtt,
+            _ => self.min.min(rtt),
+        };
         self.sum = self.sum.saturating_add(rtt);
         self.samples = self.samples.saturating_add(1);
-        self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
     }
 
     /// Samples of the round under way.
@@ -33,23 +38,23 @@ impl RoundVariation {
     }
 
     /// The shortest of them.
-    pub(super) const fn shortest(&self) -> Option<Duration> {
-        self.min
+    pub(super) fn shortest(&self) -> Option<Duration> {
+        (self.samples > 0).then(|| Duration::from_nanos(self.min))
     }
 
     /// The next round begins.
     pub(super) fn end_round(&mut self) {
-        if let Some(min) = self.min.take() {
-            self.last = (self.sum / self.samples.max(1)).saturating_sub(min);
+        if self.samples > 0 {
+            self.last = (self.sum / u64::from(self.samples)).saturating_sub(self.min);
         }
-        self.sum = Duration::ZERO;
+        self.sum = 0;
         self.samples = 0;
     }
 
     /// A queue raises the round trip by at least this: an eighth of `rtt`, no less than `least`, and no more than 16 ms or
     /// by how much the samples of the round before were above their shortest in the mean.
     pub(super) fn rise(&self, rtt: Duration, least: Duration) -> Duration {
-        let most = MAX_RISE.max(self.last);
+        let most = MAX_RISE.max(Duration::from_nanos(self.last));
         (rtt / DIVISOR).max(least).min(most)
     }
 }
