@@ -15,7 +15,7 @@ const WEIGHT: f64 = 0.25;
 
 /// Follows one packet of a path at a time: when its acknowledgement was predicted to come, and when it came. What was sent
 /// after it comes later, so that all of it is late if this packet is.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Watch {
     /// When the packet that is followed was sent.
     sent: Option<Instant>,
@@ -23,8 +23,19 @@ pub(super) struct Watch {
     due: Option<Instant>,
     /// How long its acknowledgement was predicted to take, nanoseconds.
     predicted: f64,
-    /// How far off the predictions were in the mean, nanoseconds; `None` before the first acknowledgement.
-    deviation: Option<f64>,
+    /// How far off the predictions were in the mean, nanoseconds; NaN before the first acknowledgement.
+    deviation: f64,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            sent: None,
+            due: None,
+            predicted: 0.0,
+            deviation: f64::NAN,
+        }
+    }
 }
 
 impl Watch {
@@ -53,8 +64,11 @@ impl Watch {
         self.sent = None;
         if sent == followed {
             let error = (nanos_between(sent, now) - self.predicted).abs();
-            let deviation = self.deviation.unwrap_or(error);
-            self.deviation = Some(deviation + WEIGHT * (error - deviation));
+            self.deviation = if self.deviation.is_nan() {
+                error
+            } else {
+                self.deviation + WEIGHT * (error - self.deviation)
+            };
         }
     }
 
@@ -72,7 +86,11 @@ impl Watch {
 
     /// How far off predictions are in the mean, nanoseconds; half of the one at hand before any came true.
     pub(super) fn deviation(&self) -> f64 {
-        self.deviation.unwrap_or(self.predicted / 2.0)
+        if self.deviation.is_nan() {
+            self.predicted / 2.0
+        } else {
+            self.deviation
+        }
     }
 
     /// By how many nanoseconds the acknowledgement is later than predicted, if that is more than it may be.
@@ -143,6 +161,6 @@ mod tests {
         assert!(!late(&watch));
         // What came before the packet that was followed says nothing of its prediction.
         other.on_acked(start + ms(450), start + ms(11));
-        assert!(!late(&other) && other.deviation.is_none());
+        assert!(!late(&other) && other.deviation.is_nan());
     }
 }
