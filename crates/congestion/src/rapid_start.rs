@@ -47,8 +47,8 @@ pub(super) enum End {
 #[derive(Debug, Clone, Default)]
 pub(super) struct RapidStart {
     round_start: Option<Instant>,
-    /// The shortest round trip so far, of packets that fill the window: those of the handshake are smaller and faster.
-    min: Option<Duration>,
+    /// The shortest round trip so far in nanoseconds, of packets that fill the window: those of the handshake are smaller and faster.
+    min: u64,
     /// The samples of this round, and what those of the round before varied by.
     variation: RoundVariation,
     /// The newest samples in nanoseconds, 4 s at most, by their number modulo the length.
@@ -99,9 +99,12 @@ impl RapidStart {
 
     /// Takes in a sample; true if a queue has grown in this round.
     fn sample(&mut self, rtt: Duration, end: End) -> bool {
-        let min = self.min.map_or(rtt, |min| min.min(rtt));
-        self.min = Some(min);
-        let sample = u32::try_from(rtt.as_nanos()).unwrap_or(u32::MAX);
+        let whole = u64::try_from(rtt.as_nanos()).unwrap_or(u64::MAX);
+        self.min = match self.count {
+            0 => whole,
+            _ => self.min.min(whole),
+        };
+        let sample = u32::try_from(whole).unwrap_or(u32::MAX);
         if self.variation.samples() > 0 {
             let before = self.newest[(self.count as usize + SAMPLES - 1) % SAMPLES];
             self.top = self.top.max(sample.min(before));
@@ -114,7 +117,9 @@ impl RapidStart {
         }
         let shortest = self.shortest();
         self.ceiling = self.ceiling.max(shortest);
-        let rise = self.variation.rise(min, MIN_RISE);
+        let rise = self
+            .variation
+            .rise(Duration::from_nanos(self.min), MIN_RISE);
         self.last_ceiling > 0
             && nanos(shortest) >= nanos(self.last_ceiling).saturating_add(rise)
             && (end == End::AboveCeiling || shortest > self.last_top)
@@ -128,9 +133,10 @@ impl RapidStart {
 
     /// Whether a queue stands, or has just begun to grow.
     pub(super) fn has_queue(&self) -> bool {
-        let (Some(min), Some(round)) = (self.min, self.variation.shortest()) else {
+        let Some(round) = self.variation.shortest() else {
             return false;
         };
+        let min = Duration::from_nanos(self.min);
         let most = min.saturating_add(QUEUE).min(min.mul_f64(QUEUE_FACTOR));
         round.max(nanos(self.shortest())) > most
     }
