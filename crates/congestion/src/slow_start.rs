@@ -35,7 +35,8 @@ pub enum SlowStart {
     Rapid,
     /// Rapid Start that goes where a packet train leads, as BBR's Startup does: packets that left together show by their
     /// arrival what the narrowest link lets through, and the window opens to what the path holds at that rate, eight times its
-    /// size at most. The pace stays below 1.35 times that rate for a round trip.
+    /// size at most. The pace stays below 1.35 times that rate for a round trip. Growth ends where the newest round trips are above
+    /// all that the round before has shown.
     #[default]
     Train,
 }
