@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// How long to wait at the end until the server knows of the close.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Files at a time: small ones wait for round trips. Two streams of those that a server lets a client have are left for listings.
-const FILES: usize = STREAMS as usize - 2;
+pub(crate) const FILES: usize = STREAMS as usize - 2;
 /// Further addresses that a server may name.
 const ADDRESSES: usize = 8;
 /// What a listing may take of this side's memory, bytes: some three million files.
@@ -120,6 +120,7 @@ pub struct Client {
     endpoint: Endpoint,
     pub(crate) connection: Connection,
     writable: bool,
+    takes_several: bool,
     throttle: Option<Arc<Throttle>>,
     /// Follows the links of the machine.
     _links: Option<Arc<LinkTask>>,
@@ -158,6 +159,7 @@ impl Client {
             endpoint,
             connection,
             writable: welcome.writable,
+            takes_several: welcome.several,
             throttle: settings
                 .rate
                 .map(|rate| Arc::new(Throttle::new(Some(rate)))),
@@ -168,6 +170,11 @@ impl Client {
     /// Whether the server takes files.
     pub const fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    /// Whether the server is asked for several files on one stream.
+    pub(crate) const fn takes_several(&self) -> bool {
+        self.takes_several
     }
 
     pub(crate) fn throttle(&self) -> Option<&Throttle> {

@@ -41,7 +41,7 @@ pub(crate) async fn hash(
 }
 
 /// The contents of a file of so many bytes at most are read as it is opened.
-const SMALL: u64 = 64 * 1024;
+pub(crate) const SMALL: u64 = 64 * 1024;
 
 /// A file from which is sent, and what was read of it.
 pub(crate) struct Source {
@@ -63,15 +63,13 @@ pub(crate) enum NotSent {
 impl Source {
     /// Opens a file below a folder. Waits for the disk.
     pub(crate) fn open(dir: &Dir, name: &Name, hidden: &Hidden) -> io::Result<(Self, Entry)> {
-        let (mut file, entry) = tree::read(dir, name, hidden)?;
+        let (mut file, mut entry) = tree::read(dir, name, hidden)?;
         let mut contents = Vec::new();
         if entry.size <= SMALL {
             contents.reserve_exact(entry.size as usize);
             (&mut file).take(entry.size).read_to_end(&mut contents)?;
-            if (contents.len() as u64) < entry.size {
-                // It became shorter: who sends it finds that out.
-                contents.clear();
-            }
+            // It may have become shorter.
+            entry.size = contents.len() as u64;
         }
         let source = Self {
             file: File::from_std(file),
@@ -128,7 +126,7 @@ impl Source {
         self.at
     }
 
-    /// Sends the rest and the SHA-256 of the whole, and ends the stream. `sent` is told of each piece; the throttle holds it up.
+    /// Sends the rest and the SHA-256 of the whole. `sent` is told of each piece; the throttle holds it up.
     pub(crate) async fn send(
         mut self,
         stream: &mut SendStream,
@@ -152,10 +150,7 @@ impl Source {
             }
         }
         let digest = self.sum.finalize();
-        stream.write_all(&digest).await.map_err(NotSent::Stream)?;
-        // It fails only if it was ended before.
-        let _ = stream.finish();
-        Ok(())
+        stream.write_all(&digest).await.map_err(NotSent::Stream)
     }
 
     /// What comes next, at least a byte.

@@ -190,7 +190,7 @@ impl Error {
                 RefusalKind::Storage | RefusalKind::Full | RefusalKind::Busy => Exit::Storage,
                 RefusalKind::Damaged => Exit::Damaged,
                 RefusalKind::Newer => Exit::Partial,
-                RefusalKind::Malformed | RefusalKind::Limit => Exit::Other,
+                RefusalKind::Malformed | RefusalKind::Limit | RefusalKind::Present => Exit::Other,
             },
             Self::ReadOnly => Exit::Denied,
             Self::File { .. } | Self::Busy(_) | Self::Cut(_) => Exit::Storage,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
-use mpquic::Escaped;
+use mpquic::{Escaped, RecvStream};
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 
@@ -16,6 +16,7 @@ use crate::name::Name;
 use crate::part::{NoPart, Part};
 use crate::plan::{is_same, planned};
 use crate::progress::Progress;
+use crate::several::{Turn, turns};
 use crate::surplus::{self, Surplus, Tree, surplus};
 use crate::tree::{self, Hidden, Walk, Want, blocking};
 use crate::wire::{Answer, Digest, Entry, Kind, Omission, Request};
@@ -194,9 +195,16 @@ impl Client {
             files.push((entry, target));
         }
         let single = is_all && !is_folder;
-        self.each(files, |client, (entry, target)| {
+        let turns = turns(files, 0, self.takes_several());
+        self.each(turns, |client, mut turn| {
             let (to, progress) = (Arc::clone(&to), Arc::clone(progress));
             async move {
+                if turn.len() > 1 {
+                    return client.get_several(turn, &to, &progress).await;
+                }
+                let Some((entry, target)) = turn.pop() else {
+                    return Ok(());
+                };
                 let done = match entry.kind {
                     Kind::Link => to.make_link(&entry, &target, &progress).await,
                     _ => client.get_file(entry, target, &to, &progress).await,
@@ -215,83 +223,115 @@ impl Client {
         Ok(())
     }
 
-    async fn get_file(
+    pub(crate) async fn get_file(
         &self,
         entry: Entry,
         target: Name,
         to: &To,
         progress: &Progress,
     ) -> Result<(), Error> {
-        let dir = &to.dir;
-        let here = |error| to.error(&target, error);
-        if to.options.quick && to.has(&target, &entry).await? {
-            if let Some(mode) = entry.mode {
-                to.set_mode(&target, mode).await?;
-            }
-            progress.resumed(entry.size);
-            progress.file_done(&entry.name, entry.size, true);
+        if to.passes_over(&entry, &target, progress).await? {
             return Ok(());
         }
-        let private = entry.mode.is_some();
-        let no_part = |why| match why {
-            NoPart::Io(error) => here(error),
-            NoPart::Busy => Error::Busy(to.path(&target).display().to_string()),
-        };
-        let begun = Part::begin(dir, &target, private).await.map_err(no_part)?;
-        let mut part = match begun {
+        let part = match to.begin(&entry, &target).await? {
             Some(part) => part,
-            None => {
-                // What has the size of the server's may be the same.
-                if let Some(digest) = whole(dir, &target, entry.size).await.map_err(here)? {
-                    let asked = self.ask(&entry.name, entry.size, Some(digest)).await?;
-                    if asked.from == entry.size && asked.size == entry.size {
-                        if let Some(mode) = entry.mode {
-                            to.set_mode(&target, mode).await?;
-                        }
-                        to.set_modified(&target, asked.modified).await?;
-                        progress.resumed(entry.size);
-                        progress.file_done(&entry.name, entry.size, true);
-                        return Ok(());
-                    }
-                }
-                if !to.options.overwrite && to.is_newer(&target, entry.modified).await? {
-                    return Err(Error::Newer(to.path(&target).display().to_string()));
-                }
-                Part::open(dir, &target, private).await.map_err(no_part)?
-            }
+            None => match self.part_of(&entry, &target, to, progress).await? {
+                Some(part) => part,
+                None => return Ok(()),
+            },
         };
+        let begun = Begun {
+            entry,
+            target,
+            part,
+        };
+        self.fetch(begun, to, progress).await
+    }
+
+    /// The part of a file of which something is here; none if all of it is, and is right now.
+    async fn part_of(
+        &self,
+        entry: &Entry,
+        target: &Name,
+        to: &To,
+        progress: &Progress,
+    ) -> Result<Option<Part>, Error> {
+        // What has the size of the server's may be the same.
+        let whole = whole(&to.dir, target, entry.size).await;
+        if let Some(digest) = whole.map_err(|error| to.error(target, error))? {
+            let (asked, _) = self.ask(&entry.name, entry.size, Some(digest)).await?;
+            if asked.from == entry.size && asked.size == entry.size {
+                if let Some(mode) = entry.mode {
+                    to.set_mode(target, mode).await?;
+                }
+                to.set_modified(target, asked.modified).await?;
+                progress.resumed(entry.size);
+                progress.file_done(&entry.name, entry.size, true);
+                return Ok(None);
+            }
+        }
+        if !to.options.overwrite && to.is_newer(target, entry.modified).await? {
+            return Err(Error::Newer(to.path(target).display().to_string()));
+        }
+        let opened = Part::open(&to.dir, target, entry.mode.is_some()).await;
+        opened.map(Some).map_err(|why| to.no_part(target, why))
+    }
+
+    /// Gets what a part lacks.
+    pub(crate) async fn fetch(
+        &self,
+        mut begun: Begun,
+        to: &To,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let Begun {
+            entry,
+            target,
+            part,
+        } = &mut begun;
         let digest = (part.len() > 0).then(|| part.digest());
-        let mut asked = match self.ask(&entry.name, part.len(), digest).await {
+        let (content, mut recv) = match self.ask(&entry.name, part.len(), digest).await {
             Ok(asked) => asked,
             Err(error) => {
-                part.keep().await;
+                begun.part.keep().await;
                 return Err(error);
             }
         };
-        if asked.from != part.len() {
-            if asked.from != 0 {
-                part.keep().await;
-                let why = format!("it goes on at byte {}", asked.from);
+        if content.from != part.len() {
+            if content.from != 0 {
+                begun.part.keep().await;
+                let why = format!("it goes on at byte {}", content.from);
                 return Err(Error::Malformed(why));
             }
             if let Err(error) = part.restart().await {
-                part.discard().await;
-                return Err(here(error));
+                let error = to.error(target, error);
+                begun.part.discard().await;
+                return Err(error);
             }
         }
-        progress.resumed(asked.from);
-        let mode = asked.mode.filter(|_| to.options.permissions);
+        progress.resumed(content.from);
+        self.take(begun, content, &mut recv, to, progress).await
+    }
+
+    /// Takes the contents that come, and gives the file its name.
+    pub(crate) async fn take(
+        &self,
+        begun: Begun,
+        content: Content,
+        recv: &mut RecvStream,
+        to: &To,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let Begun {
+            entry,
+            target,
+            mut part,
+        } = begun;
+        let here = |error| to.error(&target, error);
+        let mode = content.mode.filter(|_| to.options.permissions);
         let count = |bytes| progress.moved(bytes);
-        match content::receive(
-            &mut part,
-            asked.size,
-            &mut asked.recv,
-            self.throttle(),
-            count,
-        )
-        .await
-        {
-            Ok(()) => part.commit(asked.modified, mode).await.map_err(here)?,
+        match content::receive(&mut part, content.size, recv, self.throttle(), count).await {
+            Ok(()) => part.commit(content.modified, mode).await.map_err(here)?,
             Err(NotReceived::Stream(error)) => {
                 part.keep().await;
                 return Err(error);
@@ -309,7 +349,7 @@ impl Client {
                 return Err(Error::Damaged(entry.name));
             }
         }
-        progress.file_done(&entry.name, asked.size, false);
+        progress.file_done(&entry.name, content.size, false);
         Ok(())
     }
 
@@ -319,36 +359,22 @@ impl Client {
         name: &Name,
         have: u64,
         digest: Option<Digest>,
-    ) -> Result<Asked, Error> {
+    ) -> Result<(Content, RecvStream), Error> {
         let request = Request::Get {
             name: name.clone(),
             have,
             digest,
         };
         let (_, recv, answer) = self.request(&request, true).await?;
-        match answer {
-            Answer::Content {
-                size,
-                from,
-                modified,
-                mode,
-            } => Ok(Asked {
-                recv,
-                size,
-                from,
-                modified,
-                mode,
-            }),
-            other => Err(unexpected(&other)),
-        }
+        Ok((Content::of(answer)?, recv))
     }
 }
 
 /// Where things go, and how.
-struct To {
+pub(crate) struct To {
     dir: Arc<Dir>,
     base: PathBuf,
-    options: CopyOptions,
+    pub(crate) options: CopyOptions,
     /// What is copied, as a whole.
     top: Name,
 }
@@ -379,6 +405,53 @@ impl To {
         let (dir, own) = (Arc::clone(&self.dir), name.clone());
         let done = blocking(move || work(&dir, &own)).await;
         done.map_err(|error| self.error(name, error))
+    }
+
+    /// Whether a file is taken for the same as the server's, unread; it is told as done then.
+    pub(crate) async fn passes_over(
+        &self,
+        entry: &Entry,
+        target: &Name,
+        progress: &Progress,
+    ) -> Result<bool, Error> {
+        if !self.options.quick || !self.has(target, entry).await? {
+            return Ok(false);
+        }
+        if let Some(mode) = entry.mode {
+            self.set_mode(target, mode).await?;
+        }
+        progress.resumed(entry.size);
+        progress.file_done(&entry.name, entry.size, true);
+        Ok(true)
+    }
+
+    /// Those of which nothing is here, and the others.
+    pub(crate) async fn fresh(&self, files: Turn) -> Result<(Turn, Turn), Error> {
+        let dir = Arc::clone(&self.dir);
+        let divided = blocking(move || {
+            let is_absent = |path: &Path| {
+                let found = dir.symlink_metadata(path);
+                found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            };
+            let files = files.into_iter();
+            Ok(files.partition(|(_, name)| is_absent(name.path()) && is_absent(&name.part())))
+        });
+        divided
+            .await
+            .map_err(|error| Error::file(&self.base, error))
+    }
+
+    /// A part of a file of which nothing is here; none if there is something.
+    pub(crate) async fn begin(&self, entry: &Entry, target: &Name) -> Result<Option<Part>, Error> {
+        let begun = Part::begin(&self.dir, target, entry.mode.is_some()).await;
+        begun.map_err(|why| self.no_part(target, why))
+    }
+
+    fn no_part(&self, target: &Name, why: NoPart) -> Error {
+        match why {
+            NoPart::Io(error) => self.error(target, error),
+            NoPart::Busy => Error::Busy(self.path(target).display().to_string()),
+        }
     }
 
     async fn make_folder(&self, name: &Name, mode: Option<u32>) -> Result<(), Error> {
@@ -585,13 +658,38 @@ fn place(name: &Name, local: &Path, is_folder: bool) -> Result<(PathBuf, Name), 
     Ok((base.to_owned(), target))
 }
 
+/// A file of which a part is here, locked.
+pub(crate) struct Begun {
+    pub(crate) entry: Entry,
+    pub(crate) target: Name,
+    pub(crate) part: Part,
+}
+
 /// The answer to a request for a file; its contents follow.
-pub(crate) struct Asked {
-    pub(crate) recv: mpquic::RecvStream,
+pub(crate) struct Content {
     pub(crate) size: u64,
     pub(crate) from: u64,
     modified: Option<u64>,
     mode: Option<u32>,
+}
+
+impl Content {
+    pub(crate) fn of(answer: Answer) -> Result<Self, Error> {
+        match answer {
+            Answer::Content {
+                size,
+                from,
+                modified,
+                mode,
+            } => Ok(Self {
+                size,
+                from,
+                modified,
+                mode,
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
 }
 
 /// Where an entry below `name` goes that is to be `target`.

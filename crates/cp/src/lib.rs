@@ -31,6 +31,7 @@ mod requests;
 mod select;
 mod server;
 mod settings;
+mod several;
 mod surplus;
 mod tree;
 mod wire;

@@ -54,15 +54,15 @@ impl Client {
     ) -> Result<(), Error> {
         let have = passed.len;
         let digest = (have > 0).then(|| Digest(passed.sum.clone().finalize().into()));
-        let mut asked = self.ask(name, have, digest).await?;
-        progress.expect(asked.size);
-        if asked.from != have {
+        let (content, mut recv) = self.ask(name, have, digest).await?;
+        progress.expect(content.size);
+        if content.from != have {
             return Err(Error::Changed(name.clone()));
         }
         progress.resumed(have);
-        while passed.len < asked.size {
-            let left = asked.size - passed.len;
-            let chunk = content::chunk(&mut asked.recv, left).await?;
+        while passed.len < content.size {
+            let left = content.size - passed.len;
+            let chunk = content::chunk(&mut recv, left).await?;
             let written = out.write_all(&chunk).await;
             written.map_err(|source| out_of("standard output", source))?;
             passed.sum.update(&chunk);
@@ -75,11 +75,11 @@ impl Client {
         let flushed = out.flush().await;
         flushed.map_err(|source| out_of("standard output", source))?;
         let mut digest = [0; 32];
-        asked.recv.read_exact(&mut digest).await?;
+        recv.read_exact(&mut digest).await?;
         if passed.sum.clone().finalize()[..] != digest {
             return Err(Error::Damaged(name.clone()));
         }
-        progress.file_done(name, asked.size, false);
+        progress.file_done(name, content.size, false);
         Ok(())
     }
 

@@ -3,17 +3,19 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cap_std::fs::Dir;
 use mpquic::{ReadExactError, StreamHints, WriteError};
 
-use crate::client::{Client, CopyOptions, List, unexpected};
+use crate::client::{Client, CopyOptions, FILES, List, unexpected};
 use crate::content::{NotSent, Source};
 use crate::error::Error;
 use crate::get::{check_distinct, missing, open_mode, tell};
 use crate::name::Name;
 use crate::plan::{is_same, planned};
 use crate::progress::Progress;
+use crate::several::turns;
 use crate::surplus::{self, Surplus, Tree, surplus};
 use crate::tree::{self, Hidden, Walk, Want, blocking};
 use crate::wire::{self, Answer, Entry, Kind, Refusal, RefusalKind, Request, Unread};
@@ -132,6 +134,7 @@ impl Client {
                 dir,
                 base: base.to_owned(),
                 options: options.clone(),
+                has_some: AtomicBool::new(false),
             },
             tree,
             whole,
@@ -234,9 +237,16 @@ impl Client {
             files.push((entry, to));
         }
         let single = is_all && !is_dir;
-        self.each(files, |client, (entry, to)| {
+        let turns = turns(files, FILES, self.takes_several());
+        self.each(turns, |client, mut turn| {
             let (from, progress) = (Arc::clone(&from), Arc::clone(progress));
             async move {
+                if turn.len() > 1 {
+                    return client.put_several(turn, &from, &progress).await;
+                }
+                let Some((entry, to)) = turn.pop() else {
+                    return Ok(());
+                };
                 let done = match entry.kind {
                     Kind::Link => client.put_link(&entry, &to, &from, &progress).await,
                     _ => client.put_file(&entry, &to, &from, &progress).await,
@@ -328,7 +338,7 @@ impl Client {
         Ok(())
     }
 
-    async fn put_file(
+    pub(crate) async fn put_file(
         &self,
         entry: &Entry,
         to: &Name,
@@ -358,6 +368,9 @@ impl Client {
         else {
             return Err(unexpected(&answer));
         };
+        if have > 0 || complete {
+            from.has_some.store(true, Ordering::Relaxed);
+        }
         let same = source.begins_with(have, digest).await.map_err(here)?;
         if complete && have == entry.size && (same || have == 0) {
             // Without an offset, the server keeps what it has.
@@ -395,6 +408,8 @@ impl Client {
             }
             Err(error) => Err(NotSent::Stream(error)),
         };
+        // It fails only if it was ended before.
+        let _ = send.finish();
         match sent {
             // The server's answer says why it takes no more.
             Ok(()) | Err(NotSent::Stream(WriteError::Stopped(_))) => {}
@@ -413,10 +428,12 @@ impl Client {
 }
 
 /// What is copied from, and how.
-struct Origin {
-    dir: Arc<Dir>,
-    base: PathBuf,
-    options: CopyOptions,
+pub(crate) struct Origin {
+    pub(crate) dir: Arc<Dir>,
+    pub(crate) base: PathBuf,
+    pub(crate) options: CopyOptions,
+    /// Something of it is on the server already, as was seen.
+    pub(crate) has_some: AtomicBool,
 }
 
 /// What is to be copied.

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 use tokio::time::timeout;
 
-use crate::content::{self, NotReceived, NotSent, Source, hash};
+use crate::content::{self, NotReceived, NotSent, SMALL, Source, hash};
 use crate::error::{Error, is_full};
 use crate::limits::{self, Stamp};
 use crate::name::Name;
@@ -27,6 +27,8 @@ use crate::wire::{self, Answer, Digest, Kind, Listed, Refusal, RefusalKind, Requ
 const ENOUGH: VarInt = VarInt::from_u32(3);
 /// How long a client may take for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a SHA-256.
+const DIGEST: usize = 32;
 /// The most of what is wrong with a request that the answer tells, characters.
 const QUOTED: usize = 200;
 
@@ -70,24 +72,15 @@ impl Share {
 /// What became of a request, for the server's log.
 pub(crate) type Outcome = Result<String, Error>;
 
-/// Answers one stream.
+/// Answers one stream: a request, or several files that are asked for one after another. `told` is told what became of each.
 pub(crate) async fn answer(
     share: &Share,
     limits: &limits::Share,
     user: Option<&Admitted>,
     mut send: SendStream,
     mut recv: RecvStream,
-) -> Outcome {
-    let request = match timeout(PATIENCE, wire::receive::<Request>(&mut recv)).await {
-        Ok(Ok(Some(request))) => Ok(request),
-        Ok(Ok(None)) => Err("an empty request".to_owned()),
-        // The client has given it up, or is gone: nobody would read why.
-        Ok(Err(error @ Unread::Stream(ReadExactError::ReadError(_)))) => return Err(error.into()),
-        Ok(Err(Unread::Stream(_))) => Err("a request that ends too soon".to_owned()),
-        // What is wrong may be quoted in it.
-        Ok(Err(error)) => Err(error.to_string().chars().take(QUOTED).collect()),
-        Err(_) => Err("a request that does not come to its end".to_owned()),
-    };
+    mut told: impl FnMut(Outcome),
+) {
     let mut job = Job {
         share,
         limits,
@@ -95,68 +88,32 @@ pub(crate) async fn answer(
         send: &mut send,
         recv: &mut recv,
     };
-    let name = request.as_ref().ok().map(Request::name).cloned();
-    let done = match request {
-        Ok(request) if !share.has(request.name()) => {
-            let why = "no such file or folder";
-            Err(Refusal::new(RefusalKind::Missing, why).into())
+    let mut is_first = true;
+    while let Some(request) = job.next_request(is_first).await {
+        is_first = false;
+        let goes_on = matches!(&request, Ok(Ok(request)) if may_be_followed(request));
+        let outcome = match request {
+            Ok(request) => job.answer(request, goes_on).await,
+            Err(gone) => Err(gone),
+        };
+        let is_over =
+            !goes_on || matches!(&outcome, Err(error) if !matches!(error, Error::Refused { .. }));
+        told(outcome);
+        if is_over {
+            return;
         }
-        Err(why) => Err(Refusal::new(RefusalKind::Malformed, why).into()),
-        Ok(Request::List {
-            name,
-            deep,
-            links,
-            omissions,
-        }) => job.list(&name, Want { deep, links }, omissions).await,
-        Ok(Request::Get { name, have, digest }) => job.get(&name, have, digest).await,
-        Ok(Request::Put {
-            name,
-            size,
-            modified,
-            mode,
-            keep_newer,
-        }) => {
-            let offer = Offer {
-                size,
-                modified,
-                mode,
-                keep_newer,
-            };
-            job.put(&name, &offer).await
-        }
-        Ok(Request::Stream { name }) => job.stream(&name).await,
-        Ok(Request::Folder { name, mode }) => job.folder(&name, mode).await,
-        Ok(Request::Remove { name, deep }) => job.remove(&name, deep).await,
-        Ok(Request::Rename { name, to }) => job.rename(&name, &to).await,
-        Ok(Request::Link {
-            name,
-            target,
-            modified,
-            keep_newer,
-        }) => {
-            let offer = Offer {
-                size: 0,
-                modified,
-                mode: None,
-                keep_newer,
-            };
-            job.link(&name, target, &offer).await
-        }
-    };
-    match done {
-        Ok(text) => {
-            // It fails only if it is ended already.
-            let _ = send.finish();
-            Ok(text)
-        }
-        Err(Stop::Refused(refusal)) => {
-            wire::send(&mut send, &Answer::Refused(refusal.clone())).await?;
-            let _ = send.finish();
-            // Who is still sending reads the answer then.
-            let _ = recv.stop(ENOUGH);
-            Err(Error::refused(&name.unwrap_or_default(), refusal))
-        }
-        Err(Stop::Broken(error)) => Err(error),
+    }
+    // It fails only if it is ended already.
+    let _ = send.finish();
+}
+
+/// Whether another request may follow on the stream.
+fn may_be_followed(request: &Request) -> bool {
+    match request {
+        Request::Get { .. } => true,
+        // Of a large one, the contents are not read.
+        Request::Fresh { size, .. } => *size <= SMALL,
+        _ => false,
     }
 }
 
@@ -249,6 +206,120 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// The next request, or what is wrong with it in words for the client; an error if nobody would read them. None if there are no more.
+    async fn next_request(
+        &mut self,
+        is_first: bool,
+    ) -> Option<Result<Result<Request, String>, Error>> {
+        let received = timeout(PATIENCE, wire::receive::<Request>(self.recv)).await;
+        Some(Ok(match received {
+            Ok(Ok(Some(request))) => Ok(request),
+            Ok(Ok(None)) => Err("an empty request".to_owned()),
+            // The client has given it up, or is gone: nobody would read why.
+            Ok(Err(error @ Unread::Stream(ReadExactError::ReadError(_)))) => {
+                return Some(Err(error.into()));
+            }
+            Ok(Err(Unread::Stream(ReadExactError::FinishedEarly(0)))) if !is_first => return None,
+            Ok(Err(Unread::Stream(_))) => Err("a request that ends too soon".to_owned()),
+            // What is wrong may be quoted in it.
+            Ok(Err(error)) => Err(error.to_string().chars().take(QUOTED).collect()),
+            Err(_) => Err("a request that does not come to its end".to_owned()),
+        }))
+    }
+
+    /// Answers a request; another one follows if it `goes_on`.
+    async fn answer(&mut self, request: Result<Request, String>, goes_on: bool) -> Outcome {
+        let name = request.as_ref().ok().map(Request::name).cloned();
+        match self.carry_out(request).await {
+            Ok(text) => {
+                if !goes_on {
+                    // It fails only if it is ended already.
+                    let _ = self.send.finish();
+                }
+                Ok(text)
+            }
+            Err(Stop::Refused(refusal)) => {
+                wire::send(self.send, &Answer::Refused(refusal.clone())).await?;
+                if !goes_on {
+                    let _ = self.send.finish();
+                    // Who is still sending reads the answer then.
+                    let _ = self.recv.stop(ENOUGH);
+                }
+                Err(Error::refused(&name.unwrap_or_default(), refusal))
+            }
+            Err(Stop::Broken(error)) => Err(error),
+        }
+    }
+
+    async fn carry_out(&mut self, request: Result<Request, String>) -> Result<String, Stop> {
+        let request = request.map_err(|why| Refusal::new(RefusalKind::Malformed, why))?;
+        // They are on the stream, whatever the answer is.
+        let contents = match &request {
+            Request::Fresh { size, .. } => self.small(*size).await?,
+            _ => Vec::new(),
+        };
+        if !self.share.has(request.name()) {
+            let why = "no such file or folder";
+            return Err(Refusal::new(RefusalKind::Missing, why).into());
+        }
+        match request {
+            Request::List {
+                name,
+                deep,
+                links,
+                omissions,
+            } => self.list(&name, Want { deep, links }, omissions).await,
+            Request::Get { name, have, digest } => self.get(&name, have, digest).await,
+            Request::Put {
+                name,
+                size,
+                modified,
+                mode,
+                keep_newer,
+            } => {
+                let offer = Offer {
+                    size,
+                    modified,
+                    mode,
+                    keep_newer,
+                };
+                self.put(&name, &offer).await
+            }
+            Request::Fresh {
+                name,
+                size,
+                modified,
+                mode,
+            } => {
+                let offer = Offer {
+                    size,
+                    modified,
+                    mode,
+                    keep_newer: true,
+                };
+                self.fresh(&name, &offer, &contents).await
+            }
+            Request::Stream { name } => self.stream(&name).await,
+            Request::Folder { name, mode } => self.folder(&name, mode).await,
+            Request::Remove { name, deep } => self.remove(&name, deep).await,
+            Request::Rename { name, to } => self.rename(&name, &to).await,
+            Request::Link {
+                name,
+                target,
+                modified,
+                keep_newer,
+            } => {
+                let offer = Offer {
+                    size: 0,
+                    modified,
+                    mode: None,
+                    keep_newer,
+                };
+                self.link(&name, target, &offer).await
+            }
+        }
+    }
+
     /// Does what may wait for the disk.
     async fn blocking<T: Send + 'static>(
         &self,
@@ -317,11 +388,13 @@ impl Job<'_> {
             self.compare(&mut source, have, digest).await?;
         }
         let from = source.at();
-        // Some schedulers plan for the end of a transfer. Without the hint, it works as well.
-        let _ = self.send.set_hints(StreamHints {
-            size: Some(entry.size - from),
-            ..StreamHints::default()
-        });
+        if entry.size > SMALL {
+            // Some schedulers plan for the end of a transfer. Without the hint, it works as well; others may follow a small file.
+            let _ = self.send.set_hints(StreamHints {
+                size: Some(entry.size - from),
+                ..StreamHints::default()
+            });
+        }
         let answer = Answer::Content {
             size: entry.size,
             from,
@@ -498,6 +571,43 @@ impl Job<'_> {
         wire::send(self.send, &Answer::Done).await?;
         let moved = size.saturating_sub(from);
         Ok(format!("got {name}: {moved} of {size} bytes"))
+    }
+
+    /// The contents of a small file and their SHA-256.
+    async fn small(&mut self, size: u64) -> Result<Vec<u8>, Stop> {
+        if size > SMALL {
+            let why = "so large a file is offered before it is sent";
+            return Err(Refusal::new(RefusalKind::Malformed, why).into());
+        }
+        let mut contents = vec![0; size as usize + DIGEST];
+        self.recv.read_exact(&mut contents).await?;
+        if let Some(user) = self.user {
+            user.from().passed(size as usize).await;
+        }
+        Ok(contents)
+    }
+
+    /// Takes a small file, behind whose contents is their SHA-256, if nothing is there.
+    async fn fresh(&mut self, name: &Name, offer: &Offer, contents: &[u8]) -> Result<String, Stop> {
+        self.check_writable(name)?;
+        let _turn = self.limits.transfer().await?;
+        let begun = Part::begin(&self.share.root, name, offer.mode.is_some()).await;
+        let Some(mut part) = begun.map_err(no_part)? else {
+            return Err(Refusal::new(RefusalKind::Present, "it is there already").into());
+        };
+        let (contents, digest) = contents.split_at(contents.len() - DIGEST);
+        if let Err(error) = part.append(contents).await {
+            part.discard().await;
+            return Err(disk(error));
+        }
+        if part.digest().0[..] != *digest {
+            part.discard().await;
+            return Err(not_received(name, NotReceived::Damaged));
+        }
+        let committed = part.commit(offer.modified, offer.mode).await;
+        committed.map_err(not_written)?;
+        wire::send(self.send, &Answer::Done).await?;
+        Ok(format!("got {name}: {0} of {0} bytes", offer.size))
     }
 
     /// Takes what the client does not know the size of. Nothing is left of it if it is interrupted: nobody could send the rest.

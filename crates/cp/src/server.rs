@@ -399,10 +399,11 @@ async fn serve(
                         Ok(share) => share,
                         Err(error) => return complain(&pace, &log, &who, "", &error),
                     };
-                    match requests::answer(&share, &limits, user, send, recv).await {
+                    let tell = |outcome: requests::Outcome| match outcome {
                         Ok(text) => log(&format!("{who}: {text}")),
                         Err(error) => complain(&pace, &log, &who, "", &error),
-                    }
+                    };
+                    requests::answer(&share, &limits, user, send, recv, tell).await;
                 });
             }
             Err(ended) => break ended,
@@ -456,6 +457,7 @@ async fn greet(connection: &Connection, open: &Open) -> Result<Option<Admitted>,
     let welcome = Welcome {
         writable: share.rights.put,
         addresses: open.addresses.clone(),
+        several: true,
     };
     let answered = wire::send(&mut send, &welcome).await;
     answered.map_err(|error| error.to_string())?;

@@ -7,8 +7,9 @@
 //! | request | answer |
 //! |---|---|
 //! | `List` | `Listing`, an [`Entry`] per file, folder and link, an [`Omission`] per thing that is left out, an empty message |
-//! | `Get`, with the length and the SHA-256 of what the client has | `Content`: from where on; the bytes; the SHA-256 of the whole file |
+//! | `Get`, with the length and the SHA-256 of what the client has | `Content`: from where on; the bytes; the SHA-256 of the whole file; another `Get` may follow |
 //! | `Put`, with the size | `Resume`: what the server has; the client sends from where on (64 bits), the bytes, the SHA-256 of the whole file; then `Done` |
+//! | `Fresh`, with the size of a small file that the server should not have, behind it the bytes and their SHA-256 | `Done`, or that it has it; another `Fresh` may follow |
 //! | `Stream` | `Ready`; the client sends pieces, each behind its length (32 bits), an empty one, and the SHA-256 of all; then `Done` |
 //! | `Folder`, `Link`, `Remove`, `Rename` | `Done` |
 //!
@@ -65,6 +66,9 @@ pub(crate) struct Welcome {
     pub(crate) writable: bool,
     /// Its other addresses, for further paths: RFC 10069 leaves it to applications how a server tells them.
     pub(crate) addresses: Vec<std::net::SocketAddr>,
+    /// Whether a `Get` may follow a `Get` on one stream, and a `Fresh` a `Fresh`.
+    #[serde(default)]
+    pub(crate) several: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +98,13 @@ pub(crate) enum Request {
         /// A file that was changed after this one is kept.
         #[serde(default)]
         keep_newer: bool,
+    },
+    /// A small file of which nothing is there.
+    Fresh {
+        name: Name,
+        size: u64,
+        modified: Option<u64>,
+        mode: Option<u32>,
     },
     /// What the client does not know the size of.
     Stream { name: Name },
@@ -128,6 +139,7 @@ impl Request {
             Self::List { name, .. }
             | Self::Get { name, .. }
             | Self::Put { name, .. }
+            | Self::Fresh { name, .. }
             | Self::Stream { name }
             | Self::Folder { name, .. }
             | Self::Link { name, .. }
@@ -259,6 +271,8 @@ pub enum RefusalKind {
     Busy,
     /// The server's file was changed later.
     Newer,
+    /// There is something already.
+    Present,
     /// So many are not served at a time.
     Limit,
     /// The server's disk is full.

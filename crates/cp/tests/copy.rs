@@ -18,13 +18,13 @@ use tempfile::TempDir;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
+pub(crate) const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 /// A server on this machine lets a client open a stream sooner, if it does.
 const SHORT: Duration = Duration::from_millis(200);
 
-fn options() -> CopyOptions {
+pub(crate) fn options() -> CopyOptions {
     CopyOptions::default()
 }
 
@@ -34,32 +34,32 @@ fn overwrite() -> CopyOptions {
     options
 }
 
-fn token() -> Token {
+pub(crate) fn token() -> Token {
     Token::new(b"a token for the tests").unwrap()
 }
 
 /// Folders of a server and a client, which outlive both.
-struct Place {
+pub(crate) struct Place {
     folder: TempDir,
 }
 
 /// A server that runs.
-struct Running {
-    address: SocketAddr,
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
     fingerprint: Fingerprint,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Running {
-    async fn stop(self) {
+    pub(crate) async fn stop(self) {
         drop(self.stop);
         self.task.await.unwrap();
     }
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["far", "near"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -67,15 +67,15 @@ impl Place {
         Self { folder }
     }
 
-    fn far(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn far(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join("far").join(name)
     }
 
-    fn near(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn near(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().join("near").join(name)
     }
 
-    fn serve(&self) -> Running {
+    pub(crate) fn serve(&self) -> Running {
         self.serve_with(ServerSettings::PATIENCE)
     }
 
@@ -83,7 +83,7 @@ impl Place {
         self.serve_telling(patience, |_| {})
     }
 
-    fn serve_telling(
+    pub(crate) fn serve_telling(
         &self,
         patience: Duration,
         log: impl Fn(&str) + Clone + Send + Sync + 'static,
@@ -118,11 +118,15 @@ impl Place {
     }
 }
 
-async fn client(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Client {
+pub(crate) async fn client(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Client {
     connect(server, at, locals).await.unwrap()
 }
 
-async fn connect(server: &Running, at: SocketAddr, locals: &[IpAddr]) -> Result<Client, Error> {
+pub(crate) async fn connect(
+    server: &Running,
+    at: SocketAddr,
+    locals: &[IpAddr],
+) -> Result<Client, Error> {
     let trust = Trust::Fingerprint(server.fingerprint);
     let tls = client_tls(&trust, None, None).unwrap();
     let settings = ClientSettings {
@@ -167,7 +171,7 @@ fn fill(folder: &Path) {
 }
 
 /// All that is in a folder: contents of files, `None` for folders.
-fn contents(folder: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
+pub(crate) fn contents(folder: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(inside) = folders.pop() {
@@ -186,7 +190,7 @@ fn contents(folder: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
 }
 
 /// Where a file is that is not complete, as the guide tells it: by the SHA-256 of its name.
-fn scratch(name: &str) -> String {
+pub(crate) fn scratch(name: &str) -> String {
     let digest = Sha256::digest(name);
     let digits: String = digest[..16]
         .iter()
@@ -195,7 +199,7 @@ fn scratch(name: &str) -> String {
     format!(".mpquic-{digits}.part")
 }
 
-fn has_parts(folder: &Path) -> bool {
+pub(crate) fn has_parts(folder: &Path) -> bool {
     contents(folder)
         .keys()
         .any(|name| name.contains(".mpquic-"))
@@ -442,7 +446,7 @@ fn links_and_names_lead_nowhere_else() {
 }
 
 /// A client that speaks the protocol by hand, and reads nothing that it does not ask for here.
-async fn raw(server: &Running) -> (mpquic::Endpoint, mpquic::Connection) {
+pub(crate) async fn raw(server: &Running) -> (mpquic::Endpoint, mpquic::Connection) {
     let trust = Trust::Fingerprint(server.fingerprint);
     let tls = client_tls(&trust, None, None).unwrap();
     let mut config = mpquic::ClientConfig::new(Arc::new(tls.config)).unwrap();
@@ -474,7 +478,7 @@ async fn ask(connection: &mpquic::Connection, request: &str) -> mpquic::RecvStre
 }
 
 /// The bytes of the next message.
-async fn message(recv: &mut mpquic::RecvStream) -> String {
+pub(crate) async fn message(recv: &mut mpquic::RecvStream) -> String {
     let mut len = [0; 4];
     recv.read_exact(&mut len).await.unwrap();
     let mut text = vec![0; u32::from_be_bytes(len) as usize];

@@ -18,6 +18,7 @@ mod pipes;
 mod program;
 #[cfg(unix)]
 mod settings;
+mod several;
 #[cfg(unix)]
 mod sync;
 #[cfg(unix)]
