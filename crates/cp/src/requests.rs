@@ -245,7 +245,12 @@ impl Job<'_> {
                     // Who is still sending reads the answer then.
                     let _ = self.recv.stop(ENOUGH);
                 }
-                Err(Error::refused(&name.unwrap_or_default(), refusal))
+                let name = name.unwrap_or_default();
+                match refusal.kind {
+                    // As a client finds out that did not look first.
+                    RefusalKind::Present => Ok(format!("has {name} already")),
+                    _ => Err(Error::refused(&name, refusal)),
+                }
             }
             Err(Stop::Broken(error)) => Err(error),
         }
