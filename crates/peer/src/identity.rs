@@ -117,8 +117,15 @@ impl Identity {
     /// If the files cannot be read or written.
     pub fn kept_in(folder: &Path, name: &str) -> Result<Self, Error> {
         let (chain, key) = (folder.join("cert.pem"), folder.join("key.pem"));
-        if !chain.exists() && !key.exists() {
-            make(folder, name, &chain, &key)?;
+        if !chain.exists() {
+            // An empty key is being made by another process, or was when that was killed.
+            match fs::metadata(&key) {
+                Ok(there) if there.len() > 0 => {
+                    // Until its certificate is there, too. What is wrong with the file shows when it is read.
+                    let _ = fs::File::open(&key).and_then(|file| file.lock_shared());
+                }
+                _ => make(folder, name, &chain, &key)?,
+            }
         }
         Self::from_files(&chain, &key)
     }
@@ -207,26 +214,39 @@ fn made(name: &str) -> Result<rcgen::CertifiedKey<rcgen::KeyPair>, Error> {
         .map_err(|error| Error::Setting(format!("no certificate can be made: {error}")))
 }
 
+/// Makes both files, if no other process has meanwhile: those that start at the same time wait for one of them.
 fn make(folder: &Path, name: &str, chain: &Path, key: &Path) -> Result<(), Error> {
     let made = made(name)?;
     fs::create_dir_all(folder).map_err(|error| Error::file(folder, error))?;
     let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
+    options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options
-        .open(key)
-        .and_then(|mut file| file.write_all(made.signing_key.serialize_pem().as_bytes()));
-    if let Err(error) = written {
-        // Half a key would be in the way of the next start. Nothing more can be done if it stays.
-        let _ = fs::remove_file(key);
-        return Err(Error::file(key, error));
+    let opened = options.open(key).and_then(|file| {
+        file.lock()?;
+        let is_empty = file.metadata()?.len() == 0;
+        Ok((file, is_empty))
+    });
+    let (mut file, is_empty) = opened.map_err(|error| Error::file(key, error))?;
+    if !is_empty || chain.exists() {
+        return Ok(());
     }
-    fs::write(chain, made.cert.pem()).map_err(|error| {
-        let _ = fs::remove_file(chain);
-        let _ = fs::remove_file(key);
-        Error::file(chain, error)
-    })
+    // The certificate has its name when both are complete.
+    let new = folder.join(".cert.pem.new");
+    let written = fs::write(&new, made.cert.pem()).map_err(|error| Error::file(&new, error));
+    let written = written.and_then(|()| {
+        let pem = made.signing_key.serialize_pem();
+        let written = file.write_all(pem.as_bytes());
+        written.map_err(|error| Error::file(key, error))
+    });
+    let named =
+        written.and_then(|()| fs::rename(&new, chain).map_err(|error| Error::file(chain, error)));
+    if named.is_err() {
+        // Half a key would be in the way of the next start. Nothing more can be done if it stays.
+        let _ = file.set_len(0);
+        let _ = fs::remove_file(&new);
+    }
+    named
 }
 
 /// A file, or what comes by a pipe, unless it has no end.
@@ -258,6 +278,22 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_that_start_at_the_same_time_have_one_identity() {
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().unwrap();
+            let inside = folder.path().join("deeper");
+            let made = std::thread::scope(|scope| {
+                let start = || scope.spawn(|| Identity::kept_in(&inside, "example").unwrap());
+                let all: Vec<_> = std::iter::repeat_with(start).take(8).collect();
+                let made = all.into_iter().map(|one| one.join().unwrap().fingerprint());
+                made.collect::<Vec<_>>()
+            });
+            assert!(made.iter().all(|one| *one == made[0]), "{made:?}");
+            assert_eq!(fs::read_dir(&inside).unwrap().count(), 2);
+        }
+    }
 
     #[test]
     fn an_identity_is_made_once_and_kept() {
