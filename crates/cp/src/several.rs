@@ -111,8 +111,11 @@ impl Client {
                     };
                     self.take(begun, content, &mut recv, to, progress).await
                 }
-                // It came to be here meanwhile: it is looked at when it is asked for by itself.
-                Ok(None) => Err(Error::Cut(entry.name.clone())),
+                Ok(None) => {
+                    // It came to be here meanwhile: that is looked at when it is asked for by itself.
+                    rest.push((entry, target));
+                    break;
+                }
                 Err(error) => Err(error),
             };
             match taken {
