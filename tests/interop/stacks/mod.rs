@@ -34,16 +34,34 @@ pub(crate) const LOOPBACK: SocketAddr =
 pub(crate) enum End {
     /// The peer's application closed it.
     Application(u64, Vec<u8>),
-    /// The peer's transport closed it with this code.
-    PeerTransport(u64),
-    /// Our transport closed it with this code.
-    OwnTransport(u64),
+    /// The peer's transport closed it with this code, and this reason.
+    PeerTransport(u64, String),
+    /// Our transport closed it with this code, for this reason.
+    OwnTransport(u64, String),
     /// A stateless reset.
     Reset,
     Version,
     TimedOut,
     Local,
     Other(String),
+}
+
+impl End {
+    /// The code with which the peer's transport closed the connection.
+    pub(crate) const fn peer_code(&self) -> Option<u64> {
+        match self {
+            Self::PeerTransport(code, _) => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// The code with which our transport closed it.
+    pub(crate) const fn own_code(&self) -> Option<u64> {
+        match self {
+            Self::OwnTransport(code, _) => Some(*code),
+            _ => None,
+        }
+    }
 }
 
 /// Why a half of a stream ended early, for both stacks.

@@ -12,8 +12,13 @@ macro_rules! peer {
                 Error::ApplicationClosed(close) => {
                     End::Application(close.error_code.into_inner(), close.reason.to_vec())
                 }
-                Error::ConnectionClosed(close) => End::PeerTransport(close.error_code.into()),
-                Error::TransportError(error) => End::OwnTransport(error.code.into()),
+                Error::ConnectionClosed(close) => {
+                    let reason = String::from_utf8_lossy(&close.reason).into_owned();
+                    End::PeerTransport(close.error_code.into(), reason)
+                }
+                Error::TransportError(error) => {
+                    End::OwnTransport(error.code.into(), error.reason.to_string())
+                }
                 Error::Reset => End::Reset,
                 Error::VersionMismatch => End::Version,
                 Error::TimedOut => End::TimedOut,
