@@ -27,6 +27,7 @@ pub(crate) enum Language {
     S2nQuic,
     Quiche,
     Tquic,
+    Ngtcp2,
 }
 
 impl Language {
@@ -39,6 +40,7 @@ impl Language {
             Self::S2nQuic => "s2n-quic",
             Self::Quiche => "quiche",
             Self::Tquic => "tquic",
+            Self::Ngtcp2 => "ngtcp2",
         }
     }
 
@@ -156,6 +158,7 @@ impl Program {
                 Language::Aiopquic => vec![python(), peers.join("aiopquic_peer.py")],
                 Language::QuicGo => vec![peers.join("quic-go/peer")],
                 Language::XNet => vec![peers.join("x-net/peer")],
+                Language::Ngtcp2 => vec![peers.join("ngtcp2/peer")],
                 Language::S2nQuic | Language::Quiche | Language::Tquic => {
                     let built = peers.join("rust/target/release");
                     vec![built.join(format!("{}-peer", language.name()))]

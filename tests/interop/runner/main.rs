@@ -39,6 +39,9 @@ use wire::Wire;
 /// one on each of two cores they take minutes.
 const AT_ONCE: usize = 8;
 
+/// Puts another client in the place of ours, quinn's or noq's: whether a cell that fails is ours.
+const CLIENT: &str = "MPQUIC_INTEROP_CLIENT";
+
 /// The harness is not the compiler's, since that runs as many tests at once as there are cores.
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -63,8 +66,8 @@ fn cases() -> Vec<Trial> {
 }
 
 /// A test for each pair of stacks.
-fn pairs(case: Case) -> [Trial; 18] {
-    use Language::{Aiopquic, Aioquic, QuicGo, Quiche, S2nQuic, Tquic, XNet};
+fn pairs(case: Case) -> [Trial; 20] {
+    use Language::{Aiopquic, Aioquic, Ngtcp2, QuicGo, Quiche, S2nQuic, Tquic, XNet};
     let of = |pair: &str| format!("{pair}::{}", case.name());
     [
         test(of("quinn_client"), move || rust_client::<Quinn>(case)),
@@ -85,6 +88,8 @@ fn pairs(case: Case) -> [Trial; 18] {
         test(of("quiche_server"), move || child_server(Quiche, case)),
         test(of("tquic_client"), move || child_client(Tquic, case)),
         test(of("tquic_server"), move || child_server(Tquic, case)),
+        test(of("ngtcp2_client"), move || child_client(Ngtcp2, case)),
+        test(of("ngtcp2_server"), move || child_server(Ngtcp2, case)),
     ]
 }
 
@@ -117,7 +122,7 @@ fn rust<C: Stack, S: Stack>(case: Case) -> Verdict {
         let servers: Vec<_> = (0..case.servers())
             .map(|_| serve::<S>(case, &setup))
             .collect();
-        let network = Network::new(case, &servers, wire);
+        let network = Network::new(case, &servers, wire, Moves::AtOnce);
         if case == Case::VersionNegotiation {
             refused_version::<C>(&mut setup, network.address()).await;
         }
@@ -127,8 +132,16 @@ fn rust<C: Stack, S: Stack>(case: Case) -> Verdict {
     Ok(())
 }
 
-/// Our client, and a server of another language.
+/// Our client, and a server of another language; or quinn's client, or noq's, if [`CLIENT`] asks for it.
 fn child_server(language: Language, case: Case) -> Verdict {
+    match std::env::var(CLIENT).as_deref() {
+        Ok("quinn") => child_server_of::<Quinn>(language, case),
+        Ok("noq") => child_server_of::<Noq>(language, case),
+        _ => child_server_of::<Mpquic>(language, case),
+    }
+}
+
+fn child_server_of<C: Stack>(language: Language, case: Case) -> Verdict {
     run_within(case.time_limit(), async move {
         let wire = case.is_watched().then(Wire::bind);
         let (mut setup, pem) = setup(case, wire.as_ref());
@@ -136,11 +149,11 @@ fn child_server(language: Language, case: Case) -> Verdict {
         let servers = (0..case.servers()).map(|_| program.serve(case, &pem));
         let servers = servers.collect::<Result<Vec<_>, _>>()?;
         let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
-        let network = Network::new(case, &addresses, wire);
+        let network = Network::new(case, &addresses, wire, Moves::AtOnce);
         if case == Case::VersionNegotiation {
-            refused_version::<Mpquic>(&mut setup, network.address()).await;
+            refused_version::<C>(&mut setup, network.address()).await;
         }
-        download::<Mpquic>(case, &setup, network.address()).await;
+        download::<C>(case, &setup, network.address()).await;
         network.check(case, language.oversteps());
         Ok(())
     })
@@ -155,7 +168,7 @@ fn child_client(language: Language, case: Case) -> Verdict {
         let servers: Vec<_> = (0..case.servers())
             .map(|_| serve::<Mpquic>(case, &setup))
             .collect();
-        let network = Network::new(case, &servers, wire);
+        let network = Network::new(case, &servers, wire, Moves::WhenProven);
         // Those that go on with what an earlier connection brought make both in one run.
         let runs = match case {
             Case::CloseByClient => 1,
@@ -291,6 +304,16 @@ async fn early_download<C: Stack>(case: Case, endpoint: &C::Endpoint, remote: So
     }
 }
 
+/// How clients migrate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moves {
+    /// Those of this process, by a new socket in the place of the one that they had. Whether they still read that one makes no
+    /// difference here: what is on its way to an address that a host has left is lost.
+    AtOnce,
+    /// Those of other languages, as soon as the new address is proven.
+    WhenProven,
+}
+
 /// What lies between the client and the server.
 enum Network {
     Nothing(SocketAddr),
@@ -300,8 +323,11 @@ enum Network {
 }
 
 impl Network {
-    fn new(case: Case, servers: &[SocketAddr], wire: Option<Wire>) -> Self {
+    fn new(case: Case, servers: &[SocketAddr], wire: Option<Wire>, client: Moves) -> Self {
         if let Some(wire) = wire {
+            if client == Moves::AtOnce && case == Case::ConnectionMigration {
+                wire.client_leaves();
+            }
             wire.start_with(case, servers);
             return Self::Wire(wire);
         }

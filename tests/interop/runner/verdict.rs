@@ -93,7 +93,7 @@ pub(crate) fn log(side: &str) -> Option<PathBuf> {
 }
 
 /// Peers of the first table: the name in those of tests, the name for readers, and what it is.
-const PEERS: [(&str, &str, &str); 9] = [
+const PEERS: [(&str, &str, &str); 10] = [
     ("quinn", "quinn", "Rust, rustls"),
     ("noq", "noq", "Rust, rustls; multipath below"),
     ("aioquic", "aioquic", "Python"),
@@ -103,6 +103,7 @@ const PEERS: [(&str, &str, &str); 9] = [
     ("s2n_quic", "s2n-quic", "Rust, rustls with AWS-LC"),
     ("quiche", "quiche", "Rust, BoringSSL"),
     ("tquic", "TQUIC", "Rust, BoringSSL"),
+    ("ngtcp2", "ngtcp2", "C, GnuTLS"),
 ];
 
 /// Writes the page, if it is asked for.
@@ -125,7 +126,8 @@ const HEAD: &str = "\
 
 Made by `tests/interop/matrix`, which runs every peer that it finds on the machine, each as a client of our server and as a server of our client, over
 real sockets of one machine. *yes*: the exercise passed, which asserts bytes, codes and, where the case is about the wire, what came by
-(`tests/interop/runner`). **no**: it failed. *not offered*: the peer's library, or the program around it, has no such thing in this role; the reasons are below.
+(`tests/interop/runner`). **no**: it failed. *not offered*: the peer's library, or the program around it, has no such thing in this role, or a fault of
+its own that was proven; the reasons are below.
 *skipped*: a program is missing. The page speaks of our side only: an exercise that a peer cannot do says nothing about its worth.
 
 CI runs the columns of quinn and noq.
@@ -142,7 +144,8 @@ fn peers(text: &mut String) {
             "x_net" => child::version(Language::XNet),
             "s2n_quic" => child::version(Language::S2nQuic),
             "quiche" => child::version(Language::Quiche),
-            _ => child::version(Language::Tquic),
+            "tquic" => child::version(Language::Tquic),
+            _ => child::version(Language::Ngtcp2),
         };
         let version = version.unwrap_or_else(|| "not on this machine".into());
         writeln!(text, "| {name} | {version} | {what} |").unwrap();

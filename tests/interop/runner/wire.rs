@@ -111,6 +111,10 @@ struct Seen {
     up: usize,
     /// Whether a 0-RTT packet has come by.
     early: watch::Sender<bool>,
+    /// What is on its way to an address that the client has left is lost.
+    leaves: bool,
+    /// The client's latest.
+    latest: Option<(usize, SocketAddr)>,
 }
 
 /// Two addresses of one server, as clients see it.
@@ -138,6 +142,11 @@ impl Wire {
             SocketAddr::V4(address) => address,
             SocketAddr::V6(_) => unreachable!("bound to an IPv4 address"),
         }
+    }
+
+    /// A client that goes on from another address leaves the one that it had at once: nothing reaches it there any more.
+    pub(crate) fn client_leaves(&self) {
+        lock(&self.seen).leaves = true;
     }
 
     /// Passes on what comes from now on. Each client has a socket of its own towards the server.
@@ -221,8 +230,12 @@ impl Seen {
         datagram: &[u8],
     ) -> bool {
         self.up += usize::from(up);
-        let dropped =
-            up && case.drops().contains(&self.up) || datagram.len() > case.largest_datagram();
+        if up {
+            self.latest = Some(route);
+        }
+        let dropped = up && case.drops().contains(&self.up)
+            || datagram.len() > case.largest_datagram()
+            || self.leaves && !up && self.latest != Some(route);
         let long = long_packets(datagram);
         if long.iter().any(|(_, kind)| *kind == Kind::ZeroRtt) {
             self.early.send_replace(true);
