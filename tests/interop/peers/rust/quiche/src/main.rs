@@ -25,8 +25,8 @@ fn lacks(case: &str, is_client: bool) -> Option<&'static str> {
         "chacha20" => Some("BoringSSL does not let a program choose the suites of TLS 1.3"),
         "ecn" => Some("the library does not mark packets"),
         "keyupdate" if is_client => Some("the library has no call for it"),
-        "rebind-port" | "rebind-addr" if !is_client => Some(
-            "its servers repeat by probe timeouts alone what was on its way to an address before the last (RFC 9002 section 6.2), and the case does not end in time, whoever's client it is",
+        "rebind-port" | "rebind-addr" | "connectionmigration" if !is_client => Some(
+            "its servers do not declare lost what was on its way to an address that the client has left, whatever later packet is acknowledged (RFC 9002 section 6.1), and their probes repeat the two oldest packets alone: with more of them the connection stands still, whoever's client it is",
         ),
         "preferredaddress" => Some("the library has no preferred addresses"),
         _ => None,
