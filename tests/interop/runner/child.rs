@@ -28,6 +28,8 @@ pub(crate) enum Language {
     Quiche,
     Tquic,
     Ngtcp2,
+    Xquic,
+    Msquic,
 }
 
 impl Language {
@@ -41,13 +43,15 @@ impl Language {
             Self::Quiche => "quiche",
             Self::Tquic => "tquic",
             Self::Ngtcp2 => "ngtcp2",
+            Self::Xquic => "xquic",
+            Self::Msquic => "msquic",
         }
     }
 
-    /// quic-go compares what it has sent with three times what it has received before each packet, and not what it
-    /// will have sent: the last one may go beyond.
+    /// quic-go and xquic compare what they have sent with three times what they have received before each packet, and not
+    /// what they will have sent: the last one may go beyond.
     pub(crate) const fn oversteps(self) -> bool {
-        matches!(self, Self::QuicGo)
+        matches!(self, Self::QuicGo | Self::Xquic)
     }
 }
 
@@ -159,6 +163,8 @@ impl Program {
                 Language::QuicGo => vec![peers.join("quic-go/peer")],
                 Language::XNet => vec![peers.join("x-net/peer")],
                 Language::Ngtcp2 => vec![peers.join("ngtcp2/peer")],
+                Language::Msquic => vec![peers.join("msquic/peer")],
+                Language::Xquic => vec![python(), peers.join("xquic_peer.py")],
                 Language::S2nQuic | Language::Quiche | Language::Tquic => {
                     let built = peers.join("rust/target/release");
                     vec![built.join(format!("{}-peer", language.name()))]

@@ -66,8 +66,10 @@ fn cases() -> Vec<Trial> {
 }
 
 /// A test for each pair of stacks.
-fn pairs(case: Case) -> [Trial; 20] {
-    use Language::{Aiopquic, Aioquic, Ngtcp2, QuicGo, Quiche, S2nQuic, Tquic, XNet};
+fn pairs(case: Case) -> [Trial; 24] {
+    use Language::{
+        Aiopquic, Aioquic, Msquic, Ngtcp2, QuicGo, Quiche, S2nQuic, Tquic, XNet, Xquic,
+    };
     let of = |pair: &str| format!("{pair}::{}", case.name());
     [
         test(of("quinn_client"), move || rust_client::<Quinn>(case)),
@@ -90,6 +92,10 @@ fn pairs(case: Case) -> [Trial; 20] {
         test(of("tquic_server"), move || child_server(Tquic, case)),
         test(of("ngtcp2_client"), move || child_client(Ngtcp2, case)),
         test(of("ngtcp2_server"), move || child_server(Ngtcp2, case)),
+        test(of("xquic_client"), move || child_client(Xquic, case)),
+        test(of("xquic_server"), move || child_server(Xquic, case)),
+        test(of("msquic_client"), move || child_client(Msquic, case)),
+        test(of("msquic_server"), move || child_server(Msquic, case)),
     ]
 }
 

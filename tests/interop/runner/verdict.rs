@@ -93,7 +93,7 @@ pub(crate) fn log(side: &str) -> Option<PathBuf> {
 }
 
 /// Peers of the first table: the name in those of tests, the name for readers, and what it is.
-const PEERS: [(&str, &str, &str); 10] = [
+const PEERS: [(&str, &str, &str); 12] = [
     ("quinn", "quinn", "Rust, rustls"),
     ("noq", "noq", "Rust, rustls; multipath below"),
     ("aioquic", "aioquic", "Python"),
@@ -104,6 +104,8 @@ const PEERS: [(&str, &str, &str); 10] = [
     ("quiche", "quiche", "Rust, BoringSSL"),
     ("tquic", "TQUIC", "Rust, BoringSSL"),
     ("ngtcp2", "ngtcp2", "C, GnuTLS"),
+    ("xquic", "xquic", "C, BoringSSL; its demo programs"),
+    ("msquic", "msquic", "C, quictls"),
 ];
 
 /// Writes the page, if it is asked for.
@@ -133,6 +135,11 @@ its own that was proven; the reasons are below.
 CI runs the columns of quinn and noq.
 ";
 
+/// What was tried in November 2026.
+const ABSENT: &str = "
+Not here: neqo, which needs NSS 3.126 (`nss-rs`), where Debian 12 has 3.87, and is not on crates.io.
+";
+
 fn peers(text: &mut String) {
     text.push_str("\n## Peers\n\n| peer | version | what it is |\n|---|---|---|\n");
     for (key, name, what) in PEERS {
@@ -145,13 +152,16 @@ fn peers(text: &mut String) {
             "s2n_quic" => child::version(Language::S2nQuic),
             "quiche" => child::version(Language::Quiche),
             "tquic" => child::version(Language::Tquic),
-            _ => child::version(Language::Ngtcp2),
+            "ngtcp2" => child::version(Language::Ngtcp2),
+            "xquic" => child::version(Language::Xquic),
+            _ => child::version(Language::Msquic),
         };
         let version = version.unwrap_or_else(|| "not on this machine".into());
         writeln!(text, "| {name} | {version} | {what} |").unwrap();
     }
     let picoquic = crate::picoquic::version().unwrap_or_else(|| "not on this machine".into());
     writeln!(text, "| picoquicdemo | {picoquic} | C; multipath only |").unwrap();
+    text.push_str(ABSENT);
 }
 
 /// A crate's version in the lock file.
