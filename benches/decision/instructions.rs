@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
-use crate::SCHEDULERS;
 use crate::learning::{LEARNING, ROUND, Rounds};
+use crate::names::SCHEDULERS;
 use crate::schedulers::{Asked, HEEDFUL, Told};
 
 const CALLS: u64 = 1024;

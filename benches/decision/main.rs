@@ -4,6 +4,7 @@ mod history;
 mod instructions;
 mod learning;
 mod linucb;
+mod names;
 mod online;
 mod schedulers;
 mod ucb;
@@ -14,6 +15,8 @@ use criterion::{Criterion, criterion_group};
 
 use mpquic_sched::Registry;
 
+use crate::names::SCHEDULERS;
+
 /// Where the schedulers come from.
 fn registry() -> Registry {
     let mut registry = Registry::new();
@@ -22,52 +25,7 @@ fn registry() -> Registry {
     registry
 }
 
-/// Those that need no trained network; the bench `inference` has the others.
-const SCHEDULERS: &[&str] = &[
-    "floor",
-    "minrtt",
-    "roundrobin",
-    "arrival",
-    "atsss",
-    "blest",
-    "blest_overflow",
-    "ecf",
-    "ecf_a",
-    "ecf_nowait",
-    "sa_ecf",
-    "epsilon_greedy",
-    "falcon",
-    "linucb",
-    "peek_frozen",
-    "peekaboo",
-    "backup",
-    "daps",
-    "daps_gap",
-    "dems",
-    "dqn_online",
-    "kept",
-    "minrtt_ns3",
-    "mptcp",
-    "otias",
-    "raven",
-    "redundant",
-    "rr_ns3",
-    "single",
-    "split",
-    "stms",
-    "stream_minrtt",
-    "ucb",
-    "ucb_block",
-    "xlink",
-];
-
 fn schedulers(c: &mut Criterion) {
-    let registry = registry();
-    let without: Vec<_> = registry
-        .names()
-        .filter(|name| !SCHEDULERS.contains(name))
-        .collect();
-    assert!(without.is_empty(), "schedulers without a row: {without:?}");
     schedulers::decide(c, SCHEDULERS);
     learning::sent_and_acked(c);
     learning::acked_and_settled(c);

@@ -33,7 +33,7 @@ const WAITING: &[&str] = &[
 ];
 
 /// Those whose next decision rests on whether the packet of the last one left: they are told.
-pub(crate) const HEEDFUL: &[&str] = &["daps", "sailfish", "stream_minrtt"];
+pub(crate) const HEEDFUL: &[&str] = &["daps", "fstream", "sailfish", "stream_minrtt"];
 
 /// Open paths with different RTTs; every fourth one is full, as under load.
 pub(crate) fn views(count: usize) -> Vec<PathView> {

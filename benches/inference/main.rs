@@ -12,6 +12,7 @@
 
 #[path = "../decision/schedulers.rs"]
 mod asked;
+mod names;
 mod onnxruntime;
 mod schedulers;
 #[path = "../../crates/infer/tests/support/mod.rs"]

@@ -10,8 +10,7 @@ use mpquic_sched::{
 use serde_json::json;
 
 use crate::asked::{acked, built, decide, queue, scheduler, views};
-
-const SCHEDULERS: &[&str] = &["dqn", "gaps", "sailfish"];
+use crate::names::SCHEDULERS;
 
 /// A packet acknowledged and a decision, for which the policy is asked each time: inline, so that its answer is on the
 /// clock.
