@@ -21,6 +21,7 @@ const MAX_INCLUDES: usize = 100;
 const COUNT: &str = "a number of networks from 1 to 10000";
 const WORLD: &str = "a number of networks from 0 to 10000";
 const SEED: &str = "a seed, a whole number";
+const START: &str = "\"library\" or \"file\"";
 const INCLUDE: &str = "tables, as { file = \"../peekaboo/fig07_downloads.toml\" }";
 
 /// Adds the networks of `[prior]` and of each `[[include]]`, and the workloads that run on them.
@@ -134,6 +135,14 @@ fn include(
         }
         None => None,
     };
+    let starts_as_file = match table.get("start") {
+        Some(item) => match item.text(START)? {
+            "library" => false,
+            "file" => true,
+            other => return Err(item.error(format!("found \"{other}\", expected {START}"))),
+        },
+        None => false,
+    };
     table.finish()?;
     let (networks, workloads) = match files::read(&path, files::EXPERIMENT) {
         Ok(text) => parse::included(&path.display().to_string(), &text)?,
@@ -165,14 +174,9 @@ fn include(
             network.set.clone_from(&label);
             network.parameters = Vec::new();
             network.handshake = handshake;
-            // As the networks of the prior do: what is compared is what is shipped.
-            network.start = PathStart::default();
-            network.race = true;
-            network.early_path_data = false;
-            network.initial_window = random::INITIAL_WINDOW;
-            network.slow_start = SlowStart::default();
-            network.tail_copies = true;
-            network.ack_frequency = None;
+            if !starts_as_file {
+                start_as_library(&mut network);
+            }
             network.schedulers = Vec::new();
             network.workloads = uses.iter().map(ToString::to_string).collect();
             if !congestion.is_empty() {
@@ -182,6 +186,17 @@ fn include(
         }
     }
     Ok(taken)
+}
+
+/// As the networks of the prior do: what is compared is what is shipped.
+fn start_as_library(network: &mut NetworkSpec) {
+    network.start = PathStart::default();
+    network.race = true;
+    network.early_path_data = false;
+    network.initial_window = random::INITIAL_WINDOW;
+    network.slow_start = SlowStart::default();
+    network.tail_copies = true;
+    network.ack_frequency = None;
 }
 
 /// At most this many, evenly spread.
@@ -204,4 +219,63 @@ fn uses(network: &NetworkSpec, all: &[Workload], own: Option<&[Workload]>) -> Ve
 fn pattern(item: &Item<'_>) -> Result<Pattern, FileError> {
     let text = item.text("a pattern of network names")?;
     text.parse().map_err(|fault| item.error(format!("{fault}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::Experiment;
+
+    const OTHER: &str = r#"
+title = "Networks of another file"
+schedulers = ["minrtt"]
+workloads = ["file:2MB"]
+
+[[network]]
+name = "uneven"
+start = "confirmed"
+slow_start = "classic"
+initial_window = 10
+paths = "20Mbit 10ms | 5Mbit 40ms 1%"
+"#;
+
+    fn including(start: &str) -> Result<Experiment, FileError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("other.toml"), OTHER).expect("room on the disk");
+        let file = folder.path().join("this.toml");
+        let text = format!(
+            "title = \"t\"\nschedulers = [\"minrtt\"]\n[[include]]\nfile = \"other.toml\"\n{start}\n"
+        );
+        fs::write(&file, text).expect("room on the disk");
+        Experiment::load(&file)
+    }
+
+    #[test]
+    fn included_networks_start_as_the_library_does_or_as_their_file_says() {
+        let starts = |start: &str| -> Vec<_> {
+            let networks = including(start).expect("a good file").networks;
+            let one = |network: &NetworkSpec| {
+                let tuned = (network.race, network.tail_copies, network.initial_window);
+                (network.start, network.slow_start, tuned)
+            };
+            networks.iter().map(one).collect()
+        };
+        let library = (
+            PathStart::default(),
+            SlowStart::default(),
+            (true, true, random::INITIAL_WINDOW),
+        );
+        assert_eq!(starts(""), [library; 2]);
+        assert_eq!(starts("start = \"library\""), [library; 2]);
+        let own = (PathStart::Confirmed, SlowStart::Classic, (false, false, 10));
+        assert_eq!(starts("start = \"file\""), [own; 2]);
+        let error = including("start = \"confirmed\"").expect_err("no such start");
+        let error = error.to_string();
+        assert!(
+            error.contains("expected \"library\" or \"file\""),
+            "{error}"
+        );
+    }
 }
