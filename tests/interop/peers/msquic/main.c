@@ -83,7 +83,7 @@ static void check(QUIC_STATUS status, const char *what) {
 }
 
 static uint64_t patience(void) {
-    return is_case("handshakeloss") || is_case("handshakecorruption") ? 120000 : 30000;
+    return is_case("handshakeloss") || is_case("handshakecorruption") || is_case("amplificationlimit") ? 120000 : 30000;
 }
 
 /* The buffer lives as long as its stream. */

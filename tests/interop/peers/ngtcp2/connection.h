@@ -136,7 +136,7 @@ static int is_case(const struct endpoint *endpoint, const char *name) {
 
 /* Lost handshakes have their own patience. */
 static ngtcp2_duration patience(const char *name) {
-    int hard = !strcmp(name, "handshakeloss") || !strcmp(name, "handshakecorruption");
+    int hard = !strcmp(name, "handshakeloss") || !strcmp(name, "handshakecorruption") || !strcmp(name, "amplificationlimit");
     return (hard ? 120 : 30) * NGTCP2_SECONDS;
 }
 

@@ -111,10 +111,9 @@ pub fn body(at: usize, len: usize) -> Vec<u8> {
 
 /// The idle timeout in seconds: lost handshakes have their own patience.
 pub fn patience(case: &str) -> u64 {
-    if case.starts_with("handshake") && case.len() > "handshake".len() {
-        120
-    } else {
-        30
+    match case {
+        "handshakeloss" | "handshakecorruption" | "amplificationlimit" => 120,
+        _ => 30,
     }
 }
 
