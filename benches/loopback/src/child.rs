@@ -52,9 +52,9 @@ pub(crate) struct ServerOptions {
     /// Without segmentation offload
     #[arg(long)]
     pub(crate) one_by_one: bool,
-    /// Ask for fewer acknowledgements, where the stack can
+    /// Have each second packet acknowledged, where the stack asks for less
     #[arg(long)]
-    pub(crate) fewer_acks: bool,
+    pub(crate) all_acks: bool,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -95,9 +95,9 @@ pub(crate) struct ClientOptions {
     /// Without segmentation offload
     #[arg(long)]
     pub(crate) one_by_one: bool,
-    /// Ask for fewer acknowledgements, where the stack can
+    /// Have each second packet acknowledged, where the stack asks for less
     #[arg(long)]
-    pub(crate) fewer_acks: bool,
+    pub(crate) all_acks: bool,
 }
 
 fn pin(core: usize) -> Result<()> {
@@ -138,7 +138,7 @@ pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
         guarded: options.guarded,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
-        fewer_acks: options.fewer_acks,
+        all_acks: options.all_acks,
         resume: false,
     };
     let (address, counted) = S::serve(&handles, &options.certificate, calls)?;
@@ -209,7 +209,7 @@ async fn work<S: Stack>(
         guarded: false,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
-        fewer_acks: options.fewer_acks,
+        all_acks: options.all_acks,
         resume: options.resume,
     };
     let client = Arc::new(S::client(&options.certificate, &options.bind, calls)?);

@@ -120,8 +120,8 @@ fn arguments(role: &str, stack: &Stack, core: usize, certificate: &Path) -> Vec<
         core.to_string(),
     ];
     arguments.extend(["--certificate".into(), certificate]);
-    if stack.fewer_acks {
-        arguments.push("--fewer-acks".into());
+    if stack.all_acks {
+        arguments.push("--all-acks".into());
     }
     if !stack.defaults {
         arguments.extend(["--mtu".into(), MTU.to_string()]);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic::{
-    AckFrequencyConfig, ClientConfig, Connection, ConnectionStats, Endpoint, FullMesh, RecvStream,
-    SendStream, ServerConfig, TransportConfig, VarInt,
+    ClientConfig, Connection, ConnectionStats, Endpoint, FullMesh, RecvStream, SendStream,
+    ServerConfig, TransportConfig, VarInt,
 };
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -63,7 +63,9 @@ fn transport(calls: Calls) -> Result<Arc<TransportConfig>> {
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(Duration::from_secs(IDLE)));
     transport.segmentation_offload(!calls.one_by_one);
-    transport.ack_frequency_config(calls.fewer_acks.then(AckFrequencyConfig::default));
+    if calls.all_acks {
+        transport.ack_frequency_config(None);
+    }
     if let Some(mtu) = calls.mtu {
         transport.max_mtu(mtu)?;
     }

@@ -30,8 +30,8 @@ pub(crate) struct Stack {
     pub(crate) name: &'static str,
     /// With its own default for the largest datagram; else 1,452 bytes.
     pub(crate) defaults: bool,
-    /// It asks for fewer acknowledgements.
-    pub(crate) fewer_acks: bool,
+    /// It does not ask for fewer acknowledgements.
+    pub(crate) all_acks: bool,
 }
 
 const fn stack(kind: Kind, name: &'static str) -> Stack {
@@ -39,7 +39,7 @@ const fn stack(kind: Kind, name: &'static str) -> Stack {
         kind,
         name,
         defaults: false,
-        fewer_acks: false,
+        all_acks: false,
     }
 }
 
@@ -49,9 +49,9 @@ const NOQ: Stack = stack(Kind::Noq, "noq");
 const TLS: Stack = stack(Kind::Tls, "TCP, rustls");
 
 const ALL: [Stack; 4] = [MPQUIC, QUINN, NOQ, TLS];
-const FEWER_ACKS: Stack = Stack {
-    fewer_acks: true,
-    ..stack(Kind::Mpquic, "mpquic, fewer ACKs")
+const ALL_ACKS: Stack = Stack {
+    all_acks: true,
+    ..stack(Kind::Mpquic, "mpquic, all ACKs")
 };
 const MULTIPATH: [Stack; 2] = [MPQUIC, NOQ];
 const DEFAULTS: [Stack; 2] = [
@@ -59,13 +59,13 @@ const DEFAULTS: [Stack; 2] = [
         kind: Kind::Mpquic,
         name: "mpquic, its defaults",
         defaults: true,
-        fewer_acks: false,
+        all_acks: false,
     },
     Stack {
         kind: Kind::Quinn,
         name: "quinn, its defaults",
         defaults: true,
-        fewer_acks: false,
+        all_acks: false,
     },
 ];
 
@@ -132,7 +132,7 @@ fn bulk(rates: &[u32], rtt: u32, up: bool, offload: bool, chosen: bool) -> Row {
         ALL.to_vec()
     };
     if rates.iter().all(|rate| *rate > 0) {
-        stacks.insert(1, FEWER_ACKS);
+        stacks.insert(1, ALL_ACKS);
     }
     if rates == [0] && offload && !up {
         stacks.extend(DEFAULTS);

@@ -37,8 +37,8 @@ pub(crate) struct Calls {
     pub(crate) mtu: Option<u16>,
     /// The system gets each datagram by itself.
     pub(crate) one_by_one: bool,
-    /// The peer is asked for fewer acknowledgements.
-    pub(crate) fewer_acks: bool,
+    /// The peer is not asked for fewer acknowledgements.
+    pub(crate) all_acks: bool,
     /// A client resumes its sessions; without, each handshake is a full one.
     pub(crate) resume: bool,
 }

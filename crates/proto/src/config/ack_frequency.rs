@@ -27,9 +27,19 @@ pub struct AckFrequencyConfig {
     pub(crate) ack_eliciting_threshold: u64,
     pub(crate) max_ack_delay: Option<Duration>,
     pub(crate) reordering_threshold: u64,
+    /// Nobody asked for it: only where it costs nothing.
+    pub(crate) careful: bool,
 }
 
 impl AckFrequencyConfig {
+    /// What is asked for if an application says nothing.
+    pub(crate) fn careful() -> Self {
+        Self {
+            careful: true,
+            ..Self::default()
+        }
+    }
+
     /// How many ack-eliciting packets the peer may receive without acknowledging them, at most; 0 asks for an
     /// acknowledgement of each packet. Without the extension it is 1. Default 64.
     pub fn ack_eliciting_threshold(&mut self, packets: VarInt) -> &mut Self {
@@ -59,6 +69,7 @@ impl Default for AckFrequencyConfig {
             ack_eliciting_threshold: 64,
             max_ack_delay: None,
             reordering_threshold: crate::recovery::PACKET_THRESHOLD,
+            careful: false,
         }
     }
 }

@@ -23,6 +23,10 @@ const MIN_REQUESTED_DELAY: Duration = Duration::from_millis(25);
 /// with four, files took 0.8 % longer in simulated networks, and with eight, no kind of transfer did by more than 0.2 %.
 const ACKS_PER_ROUND: u32 = 8;
 
+/// Where nobody asked for it, so many packets share an acknowledgement, or each second one has its own. Ours: fewer would save
+/// little, and what sends little is told of its losses and round trips by each of them.
+const WORTH: u64 = 4;
+
 /// The paths that a request has to suit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PathsInUse {
@@ -35,6 +39,9 @@ pub(crate) struct PathsInUse {
     /// A path is in slow start, which lives from acknowledgements: it doubles its window by them, and sees by the times of
     /// eight of a round trip when to end (RFC 9406 section 4.3).
     pub(crate) starting: bool,
+    /// The controller of a path paces by the rate that it measures, as BBR does, which acknowledgements tell: beside a flow with all
+    /// of them, one with fewer had half as much.
+    pub(crate) by_rate: bool,
 }
 
 impl PathsInUse {
@@ -45,6 +52,7 @@ impl PathsInUse {
             round: self.round.min(other.round),
             burst: self.burst.min(other.burst),
             starting: self.starting || other.starting,
+            by_rate: self.by_rate || other.by_rate,
         }
     }
 }
@@ -228,7 +236,8 @@ impl AckFrequency {
         let threshold = config.ack_eliciting_threshold.min(by_round);
         let delay = config.max_ack_delay.unwrap_or(self.initial);
         let limit = MAX_ACK_DELAY_LIMIT - Duration::from_micros(1);
-        if paths.starting || by_round == 1 {
+        let careful = config.careful && (paths.by_rate || by_round < WORTH);
+        if paths.starting || by_round == 1 || careful {
             // As without the extension.
             let longest = paths.rtt.max(MIN_REQUESTED_DELAY);
             return Some(AckPolicy {
@@ -343,6 +352,7 @@ mod tests {
             round,
             burst: u64::MAX,
             starting: false,
+            by_rate: false,
         }
     }
 
@@ -474,6 +484,33 @@ mod tests {
         sender.on_acked(0);
         assert_eq!(sender.held_back(), ms(10));
         assert_eq!(sender.peer_max_ack_delay(), ms(25));
+    }
+
+    /// Without a word of the application, only what saves much and costs nothing is asked for.
+    #[test]
+    fn by_default_little_and_what_goes_by_the_rate_are_left_alone() {
+        let by_rate = PathsInUse {
+            by_rate: true,
+            ..paths(ms(80), 1000)
+        };
+        let few = paths(ms(80), 31);
+        for (careful, others) in [(true, [None, None]), (false, [Some(64), Some(3)])] {
+            for (paths, threshold) in [by_rate, few].into_iter().zip(others) {
+                let mut sender = sender(AckFrequencyConfig {
+                    careful,
+                    ..AckFrequencyConfig::default()
+                });
+                sender.update(paths);
+                let asked = sender.pending();
+                assert_eq!(asked.map(|frame| frame.ack_eliciting_threshold), threshold);
+            }
+        }
+        let mut sender = sender(AckFrequencyConfig::careful());
+        sender.update(paths(ms(80), 32));
+        assert_eq!(send(&mut sender).ack_eliciting_threshold, 4);
+        sender.on_acked(0);
+        sender.update(by_rate.and(paths(ms(80), 32)));
+        assert_eq!(send(&mut sender).ack_eliciting_threshold, 1, "as without");
     }
 
     /// Who wants each packet acknowledged has that from the beginning.

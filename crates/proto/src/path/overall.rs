@@ -137,11 +137,13 @@ impl Paths {
             if !path.is_validated() || path.is_suspect() || path.space().bytes_in_flight() == 0 {
                 continue;
             }
+            let controller = self.controller.path_state(path.index, path.rtt());
             let this = PathsInUse {
                 rtt: path.rtt().smoothed(),
                 round: path.recovery.round_bytes / u64::from(path.mtu()),
                 burst: path.recovery.largest_burst(now),
-                starting: self.controller.in_slow_start(path.index),
+                starting: controller.in_slow_start,
+                by_rate: controller.pacing_rate.is_some(),
             };
             least = Some(least.map_or(this, |least| least.and(this)));
         }
