@@ -436,8 +436,8 @@ impl TransportConfig {
     /// How often the peer is asked to acknowledge what we send, if it can be asked (QUIC Acknowledgment
     /// Frequency). What the peer asks of us is done in any case. `None`: as RFC 9000 section 13.2 has it, every second packet.
     ///
-    /// Default: as [`AckFrequencyConfig`] has it, but without the extension while the controller of a path goes by the rate
-    /// that it measures, as BBRv3 does, or a path delivers fewer than 32 packets per round trip.
+    /// Default: as [`AckFrequencyConfig`] has it, but without the extension while there is more than one path, its controller goes
+    /// by the rate that it measures, as BBRv3 does, or it delivers fewer than 32 packets per round trip.
     pub fn ack_frequency_config(&mut self, config: Option<AckFrequencyConfig>) -> &mut Self {
         self.ack_frequency_config = config;
         self

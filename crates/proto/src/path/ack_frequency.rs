@@ -42,6 +42,8 @@ pub(crate) struct PathsInUse {
     /// The controller of a path paces by the rate that it measures, as BBR does, which acknowledgements tell: beside a flow with all
     /// of them, one with fewer had half as much.
     pub(crate) by_rate: bool,
+    /// The connection has more than one path: beside flows of others, OLIA had 12 % less with fewer acknowledgements.
+    pub(crate) several: bool,
 }
 
 impl PathsInUse {
@@ -53,6 +55,7 @@ impl PathsInUse {
             burst: self.burst.min(other.burst),
             starting: self.starting || other.starting,
             by_rate: self.by_rate || other.by_rate,
+            several: true,
         }
     }
 }
@@ -236,7 +239,7 @@ impl AckFrequency {
         let threshold = config.ack_eliciting_threshold.min(by_round);
         let delay = config.max_ack_delay.unwrap_or(self.initial);
         let limit = MAX_ACK_DELAY_LIMIT - Duration::from_micros(1);
-        let careful = config.careful && (paths.by_rate || by_round < WORTH);
+        let careful = config.careful && (paths.by_rate || paths.several || by_round < WORTH);
         if paths.starting || by_round == 1 || careful {
             // As without the extension.
             let longest = paths.rtt.max(MIN_REQUESTED_DELAY);
@@ -353,6 +356,7 @@ mod tests {
             burst: u64::MAX,
             starting: false,
             by_rate: false,
+            several: false,
         }
     }
 

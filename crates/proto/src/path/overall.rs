@@ -133,6 +133,7 @@ impl Paths {
     #[inline(never)]
     pub(crate) fn update_ack_frequency(&mut self, now: Instant) {
         let mut least: Option<PathsInUse> = None;
+        let several = self.iter().nth(1).is_some();
         for path in self.iter() {
             if !path.is_validated() || path.is_suspect() || path.space().bytes_in_flight() == 0 {
                 continue;
@@ -144,6 +145,7 @@ impl Paths {
                 burst: path.recovery.largest_burst(now),
                 starting: controller.in_slow_start,
                 by_rate: controller.pacing_rate.is_some(),
+                several,
             };
             least = Some(least.map_or(this, |least| least.and(this)));
         }
