@@ -492,14 +492,21 @@ mod tests {
 
     /// Without a word of the application, only what saves much and costs nothing is asked for.
     #[test]
-    fn by_default_little_and_what_goes_by_the_rate_are_left_alone() {
+    fn by_default_little_several_paths_and_what_goes_by_the_rate_are_left_alone() {
         let by_rate = PathsInUse {
             by_rate: true,
             ..paths(ms(80), 1000)
         };
+        let one_of_two = PathsInUse {
+            several: true,
+            ..paths(ms(80), 1000)
+        };
         let few = paths(ms(80), 31);
-        for (careful, others) in [(true, [None, None]), (false, [Some(64), Some(3)])] {
-            for (paths, threshold) in [by_rate, few].into_iter().zip(others) {
+        for (careful, others) in [
+            (true, [None, None, None]),
+            (false, [Some(64), Some(64), Some(3)]),
+        ] {
+            for (paths, threshold) in [by_rate, one_of_two, few].into_iter().zip(others) {
                 let mut sender = sender(AckFrequencyConfig {
                     careful,
                     ..AckFrequencyConfig::default()
