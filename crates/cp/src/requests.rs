@@ -258,12 +258,10 @@ impl Job<'_> {
 
     async fn carry_out(&mut self, request: Result<Request, String>) -> Result<String, Stop> {
         let request = request.map_err(|why| Refusal::new(RefusalKind::Malformed, why))?;
-        // They are on the stream, whatever the answer is.
-        let contents = match &request {
-            Request::Fresh { size, .. } => self.small(*size).await?,
-            _ => Vec::new(),
-        };
         if !self.share.has(request.name()) {
+            if let Request::Fresh { size, .. } = request {
+                self.pass_over(size).await?;
+            }
             let why = "no such file or folder";
             return Err(Refusal::new(RefusalKind::Missing, why).into());
         }
@@ -302,7 +300,7 @@ impl Job<'_> {
                     mode,
                     keep_newer: true,
                 };
-                self.fresh(&name, &offer, &contents).await
+                self.fresh(&name, &offer).await
             }
             Request::Stream { name } => self.stream(&name).await,
             Request::Folder { name, mode } => self.folder(&name, mode).await,
@@ -578,24 +576,46 @@ impl Job<'_> {
         Ok(format!("got {name}: {moved} of {size} bytes"))
     }
 
-    /// The contents of a small file and their SHA-256.
-    async fn small(&mut self, size: u64) -> Result<Vec<u8>, Stop> {
-        if size > SMALL {
-            let why = "so large a file is offered before it is sent";
-            return Err(Refusal::new(RefusalKind::Malformed, why).into());
+    /// Reads the contents of a small file that is refused, and their SHA-256: they are on the stream before the next request, and nothing
+    /// is kept of them.
+    async fn pass_over(&mut self, size: u64) -> Result<(), Stop> {
+        // Of a large one nothing is read, and the stream ends.
+        let mut left = if size <= SMALL {
+            size as usize + DIGEST
+        } else {
+            0
+        };
+        while left > 0 {
+            match self.recv.read_chunk(left).await? {
+                Some(chunk) => left -= chunk.len(),
+                None => break,
+            }
         }
-        let mut contents = vec![0; size as usize + DIGEST];
-        self.recv.read_exact(&mut contents).await?;
-        if let Some(user) = self.user {
-            user.from().passed(size as usize).await;
-        }
-        Ok(contents)
+        Ok(())
     }
 
     /// Takes a small file, behind whose contents is their SHA-256, if nothing is there.
-    async fn fresh(&mut self, name: &Name, offer: &Offer, contents: &[u8]) -> Result<String, Stop> {
-        self.check_writable(name)?;
-        let _turn = self.limits.transfer().await?;
+    async fn fresh(&mut self, name: &Name, offer: &Offer) -> Result<String, Stop> {
+        if offer.size > SMALL {
+            let why = "so large a file is offered before it is sent";
+            return Err(Refusal::new(RefusalKind::Malformed, why).into());
+        }
+        let turn = match self.check_writable(name) {
+            Ok(()) => self.limits.transfer().await,
+            Err(refusal) => Err(refusal),
+        };
+        let _turn = match turn {
+            Ok(turn) => turn,
+            Err(refusal) => {
+                self.pass_over(offer.size).await?;
+                return Err(refusal.into());
+            }
+        };
+        let mut contents = vec![0; offer.size as usize + DIGEST];
+        self.recv.read_exact(&mut contents).await?;
+        if let Some(user) = self.user {
+            user.from().passed(offer.size as usize).await;
+        }
         let begun = Part::begin(&self.share.root, name, offer.mode.is_some()).await;
         let Some(mut part) = begun.map_err(no_part)? else {
             return Err(Refusal::new(RefusalKind::Present, "it is there already").into());

@@ -155,7 +155,7 @@ fn several_files_may_be_put_on_one_stream() {
             fresh("damaged", 3, b"two", &digest),
             fresh("", 3, b"one", &digest),
             fresh("second", 3, b"one", &digest),
-            fresh("large", 65_537, b"", b""),
+            fresh("large", usize::MAX, b"", b""),
         ];
         send.write_all(&sent.concat()).await.unwrap();
         let present = r#""kind":"Present""#;
