@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Handle, Runtime};
 
-use crate::stack::{Calls, Result, Stack};
+use crate::stack::{Calls, Result, Stack, Variant};
 use crate::storm::Storm;
 
 /// Bytes of a small request's answer.
@@ -52,9 +52,9 @@ pub(crate) struct ServerOptions {
     /// Without segmentation offload
     #[arg(long)]
     pub(crate) one_by_one: bool,
-    /// Have each second packet acknowledged, where the stack asks for less
-    #[arg(long)]
-    pub(crate) all_acks: bool,
+    /// What is other than the stack has it
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) variant: Variant,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -95,9 +95,9 @@ pub(crate) struct ClientOptions {
     /// Without segmentation offload
     #[arg(long)]
     pub(crate) one_by_one: bool,
-    /// Have each second packet acknowledged, where the stack asks for less
-    #[arg(long)]
-    pub(crate) all_acks: bool,
+    /// What is other than the stack has it
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) variant: Variant,
 }
 
 fn pin(core: usize) -> Result<()> {
@@ -138,7 +138,7 @@ pub(crate) fn serve<S: Stack>(options: &ServerOptions) -> Result<()> {
         guarded: options.guarded,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
-        all_acks: options.all_acks,
+        variant: options.variant,
         resume: false,
     };
     let (address, counted) = S::serve(&handles, &options.certificate, calls)?;
@@ -209,7 +209,7 @@ async fn work<S: Stack>(
         guarded: false,
         mtu: options.mtu,
         one_by_one: options.one_by_one,
-        all_acks: options.all_acks,
+        variant: options.variant,
         resume: options.resume,
     };
     let client = Arc::new(S::client(&options.certificate, &options.bind, calls)?);

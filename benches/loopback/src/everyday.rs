@@ -120,8 +120,8 @@ fn arguments(role: &str, stack: &Stack, core: usize, certificate: &Path) -> Vec<
         core.to_string(),
     ];
     arguments.extend(["--certificate".into(), certificate]);
-    if stack.all_acks {
-        arguments.push("--all-acks".into());
+    if let Some(variant) = stack.variant.to_possible_value() {
+        arguments.extend(["--variant".into(), variant.get_name().to_owned()]);
     }
     if !stack.defaults {
         arguments.extend(["--mtu".into(), MTU.to_string()]);

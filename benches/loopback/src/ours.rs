@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic::{
-    ClientConfig, Connection, ConnectionStats, Endpoint, FullMesh, RecvStream, SendStream,
-    ServerConfig, TransportConfig, VarInt,
+    ClientConfig, CongestionControl, Connection, ConnectionStats, Endpoint, FullMesh, RecvStream,
+    SendStream, ServerConfig, TransportConfig, VarInt,
 };
 use serde_json::json;
 use tokio::runtime::Handle;
 
 use crate::stack::{
-    Calls, Counted, IDLE, Identity, NAME, PIECE, Result, Stack, UP, ZEROS, client_tls,
+    Calls, Counted, IDLE, Identity, NAME, PIECE, Result, Stack, UP, Variant, ZEROS, client_tls,
 };
 
 pub(crate) struct Ours(Endpoint);
@@ -63,8 +63,14 @@ fn transport(calls: Calls) -> Result<Arc<TransportConfig>> {
     let mut transport = TransportConfig::default();
     transport.max_idle_timeout(Some(Duration::from_secs(IDLE)));
     transport.segmentation_offload(!calls.one_by_one);
-    if calls.all_acks {
-        transport.ack_frequency_config(None);
+    match calls.variant {
+        Variant::Usual => {}
+        Variant::AllAcks => {
+            transport.ack_frequency_config(None);
+        }
+        Variant::Bbr3 => {
+            transport.congestion(CongestionControl::Bbr);
+        }
     }
     if let Some(mtu) = calls.mtu {
         transport.max_mtu(mtu)?;

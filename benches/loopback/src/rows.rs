@@ -2,6 +2,7 @@
 
 use crate::Kind;
 use crate::links::Network;
+use crate::stack::Variant;
 
 /// What the client does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +31,7 @@ pub(crate) struct Stack {
     pub(crate) name: &'static str,
     /// With its own default for the largest datagram; else 1,452 bytes.
     pub(crate) defaults: bool,
-    /// It does not ask for fewer acknowledgements.
-    pub(crate) all_acks: bool,
+    pub(crate) variant: Variant,
 }
 
 const fn stack(kind: Kind, name: &'static str) -> Stack {
@@ -39,7 +39,7 @@ const fn stack(kind: Kind, name: &'static str) -> Stack {
         kind,
         name,
         defaults: false,
-        all_acks: false,
+        variant: Variant::Usual,
     }
 }
 
@@ -50,8 +50,12 @@ const TLS: Stack = stack(Kind::Tls, "TCP, rustls");
 
 const ALL: [Stack; 4] = [MPQUIC, QUINN, NOQ, TLS];
 const ALL_ACKS: Stack = Stack {
-    all_acks: true,
+    variant: Variant::AllAcks,
     ..stack(Kind::Mpquic, "mpquic, all ACKs")
+};
+const BBR3: Stack = Stack {
+    variant: Variant::Bbr3,
+    ..stack(Kind::Mpquic, "mpquic, BBRv3")
 };
 const MULTIPATH: [Stack; 2] = [MPQUIC, NOQ];
 const DEFAULTS: [Stack; 2] = [
@@ -59,13 +63,13 @@ const DEFAULTS: [Stack; 2] = [
         kind: Kind::Mpquic,
         name: "mpquic, its defaults",
         defaults: true,
-        all_acks: false,
+        variant: Variant::Usual,
     },
     Stack {
         kind: Kind::Quinn,
         name: "quinn, its defaults",
         defaults: true,
-        all_acks: false,
+        variant: Variant::Usual,
     },
 ];
 
@@ -133,6 +137,9 @@ fn bulk(rates: &[u32], rtt: u32, up: bool, offload: bool, chosen: bool) -> Row {
     };
     if rates.iter().all(|rate| *rate > 0) {
         stacks.insert(1, ALL_ACKS);
+    }
+    if let ([20 | 100 | 300], 0, false) = (rates, rtt, up) {
+        stacks.insert(2, BBR3);
     }
     if rates == [0] && offload && !up {
         stacks.extend(DEFAULTS);

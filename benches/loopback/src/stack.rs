@@ -26,6 +26,17 @@ pub(crate) const RECEIVE_BUFFER: usize = 8 << 20;
 /// What is sent.
 pub(crate) static ZEROS: [u8; PIECE] = [0; PIECE];
 
+/// A stack as it is, or with something else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Variant {
+    #[default]
+    Usual,
+    /// The peer is not asked for fewer acknowledgements.
+    AllAcks,
+    /// With BBRv3 for the controller that all others have.
+    Bbr3,
+}
+
 /// How the application sends and receives.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Calls {
@@ -37,8 +48,7 @@ pub(crate) struct Calls {
     pub(crate) mtu: Option<u16>,
     /// The system gets each datagram by itself.
     pub(crate) one_by_one: bool,
-    /// The peer is not asked for fewer acknowledgements.
-    pub(crate) all_acks: bool,
+    pub(crate) variant: Variant,
     /// A client resumes its sessions; without, each handshake is a full one.
     pub(crate) resume: bool,
 }
