@@ -260,6 +260,11 @@ impl SystemSocket {
         self.io.poll_recv_ready(cx)
     }
 
+    /// Nobody is woken by what comes in, until [`poll_recv_ready`](Self::poll_recv_ready) is asked.
+    pub(crate) fn unwatch(&self) {
+        self.io.unwatch();
+    }
+
     /// Whether something waits to be received, also if the runtime has not heard of it yet.
     pub(crate) fn has_unread(&self) -> bool {
         let mut byte = [std::mem::MaybeUninit::uninit()];

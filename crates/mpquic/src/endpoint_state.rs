@@ -1,10 +1,11 @@
 //! What an endpoint's handles, the task of one of its shards and the connections of that share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use proto::{
-    ClientConfig, ConnectionError, ConnectionHandle, EndpointEvent, FourTuple, Remains,
+    ClientConfig, ConnectionError, ConnectionHandle, EndpointEvent, FourTuple, PathRef, Remains,
     ServerConfig, Transmit, TransportError, TransportErrorCode, VarInt,
 };
 use tokio::runtime::Handle;
@@ -16,8 +17,9 @@ use crate::connection_state::{ConnectionRef, Shared};
 use crate::crowd;
 use crate::driver::Driver;
 use crate::inbox::{ReadAhead, Run};
+use crate::next_look::NextLook;
 use crate::path_manager::{Mesh, PathManager};
-use crate::recv_driver::{NextLook, Reader};
+use crate::recv_driver::Reader;
 use crate::shards::Shards;
 use crate::socket::{SocketSet, route};
 
@@ -148,6 +150,15 @@ impl EndpointShared {
         {
             reader.look_in_place(self);
         }
+    }
+
+    /// The shortest round trip of the paths of a connection, if it is open.
+    pub(crate) fn shortest_round_trip(&self, handle: ConnectionHandle) -> Option<Duration> {
+        let connection = self.lock().connection(handle).cloned()?;
+        let state = connection.lock();
+        // Who receives sends little, and the smoothed one may be that of the handshake, before there was a queue.
+        let known = |path: PathRef<'_>| path.latest_rtt().map(|latest| latest.max(path.rtt()));
+        state.proto.paths().iter().filter_map(known).min()
     }
 
     /// Takes in what a connection has to say, before that connection sends on.

@@ -172,6 +172,7 @@
 mod async_socket;
 mod binder;
 mod builder;
+mod coalescing;
 mod connection;
 mod connection_state;
 mod crowd;
@@ -191,6 +192,7 @@ mod links;
 mod loom_models;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod next_look;
 mod outbox;
 mod path;
 mod path_manager;

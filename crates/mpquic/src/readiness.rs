@@ -9,16 +9,22 @@ use socket2::SockRef;
 use tokio::io::Interest;
 
 #[cfg(unix)]
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(unix)]
 use tokio::io::unix::AsyncFd;
 
 /// A socket and the runtime's notice of it.
 ///
 /// Where the system lets us choose, only what comes in is watched. Room to send is watched while somebody waits for it: there is
-/// room again with every datagram that has left, and the runtime would be told of each, and woken by it, for nothing.
+/// room again with every datagram that has left, and the runtime would be told of each, and woken by it, for nothing. What comes
+/// in is [not watched](Self::unwatch) either while it is read at intervals, for the same reason.
 #[derive(Debug)]
 pub(crate) struct Watched {
     #[cfg(unix)]
-    io: AsyncFd<UdpSocket>,
+    socket: Arc<UdpSocket>,
+    /// Of the one task that receives, so that nobody else holds it.
+    #[cfg(unix)]
+    incoming: Mutex<Option<AsyncFd<Arc<UdpSocket>>>>,
     #[cfg(not(unix))]
     io: tokio::net::UdpSocket,
 }
@@ -28,7 +34,7 @@ pub(crate) struct Watched {
     deprecated,
     reason = "newer versions of tokio say so: a file whose descriptor changes while it is watched would be unsound; a socket's does not, and the way without this warning is unsafe code"
 )]
-fn watch(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>> {
+fn watch<S: std::os::fd::AsRawFd>(socket: S, interest: Interest) -> io::Result<AsyncFd<S>> {
     AsyncFd::with_interest(socket, interest)
 }
 
@@ -36,8 +42,12 @@ impl Watched {
     /// The socket must not block.
     #[cfg(unix)]
     pub(crate) fn new(socket: UdpSocket) -> io::Result<Self> {
-        let io = watch(socket, Interest::READABLE)?;
-        Ok(Self { io })
+        let socket = Arc::new(socket);
+        let incoming = watch(Arc::clone(&socket), Interest::READABLE)?;
+        Ok(Self {
+            socket,
+            incoming: Mutex::new(Some(incoming)),
+        })
     }
 
     #[cfg(not(unix))]
@@ -46,10 +56,28 @@ impl Watched {
         Ok(Self { io })
     }
 
+    #[cfg(unix)]
+    fn incoming(&self) -> MutexGuard<'_, Option<AsyncFd<Arc<UdpSocket>>>> {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The runtime is not told any more of what comes in, until [`poll_recv_ready`](Self::poll_recv_ready) is asked. Where the
+    /// system does not let us choose, it goes on to be told.
+    pub(crate) fn unwatch(&self) {
+        #[cfg(unix)]
+        self.incoming().take();
+    }
+
     /// Whether there is something to receive; only one task may poll this.
     #[cfg(unix)]
     pub(crate) fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.io.poll_read_ready(cx).map_ok(drop)
+        let mut incoming = self.incoming();
+        let io = match &*incoming {
+            Some(io) => io,
+            // What is there already is told first of all.
+            None => incoming.insert(watch(Arc::clone(&self.socket), Interest::READABLE)?),
+        };
+        io.poll_read_ready(cx).map_ok(drop)
     }
 
     #[cfg(not(unix))]
@@ -64,9 +92,10 @@ impl Watched {
         receive: impl FnOnce(UdpSockRef<'_>) -> io::Result<usize>,
     ) -> io::Result<usize> {
         #[cfg(unix)]
-        return self
-            .io
-            .try_io(Interest::READABLE, |socket| receive(socket.into()));
+        return match &*self.incoming() {
+            Some(io) => io.try_io(Interest::READABLE, |socket| receive((&**socket).into())),
+            None => receive((&*self.socket).into()),
+        };
         #[cfg(not(unix))]
         self.io
             .try_io(Interest::READABLE, || receive((&self.io).into()))
@@ -78,7 +107,7 @@ impl Watched {
         send: impl FnOnce(UdpSockRef<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         #[cfg(unix)]
-        return send(self.io.get_ref().into());
+        return send((&*self.socket).into());
         #[cfg(not(unix))]
         self.io
             .try_io(Interest::WRITABLE, || send((&self.io).into()))
@@ -89,7 +118,7 @@ impl Watched {
         #[cfg(unix)]
         {
             // The runtime knows it as another file, with a registration of its own, which says first how things are.
-            let socket = self.io.get_ref().try_clone()?;
+            let socket = self.socket.try_clone()?;
             let room = watch(socket, Interest::WRITABLE)?;
             room.writable().await.map(drop)
         }
@@ -100,7 +129,7 @@ impl Watched {
     /// For calls that the runtime has nothing to do with.
     pub(crate) fn sock_ref(&self) -> SockRef<'_> {
         #[cfg(unix)]
-        return self.io.get_ref().into();
+        return (&*self.socket).into();
         #[cfg(not(unix))]
         (&self.io).into()
     }
@@ -146,6 +175,36 @@ mod tests {
             assert_eq!(buffer[0], round);
             let nothing = to.try_recv(|_| socket.recv(&mut buffer)).unwrap_err();
             assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        }
+    }
+
+    /// While it is not watched, nobody is woken; whoever polls again learns of what came meanwhile, and of what comes.
+    #[cfg(unix)]
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_came_while_it_was_not_watched_is_told() {
+        let ((from, _), (to, socket)) = (bind(), bind());
+        let target = socket.local_addr().unwrap();
+        let send = || {
+            let sent = from.try_send(|_| from.sock_ref().send_to(&[1], &target.into()).map(drop));
+            sent.unwrap();
+        };
+        let mut buffer = [0; 100];
+        let mut receive = || to.try_recv(|_| socket.recv(&mut buffer));
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            assert!(to.poll_recv_ready(&mut cx).is_pending());
+            to.unwatch();
+            send();
+            assert_eq!(receive().unwrap(), 1, "it can be read all the same");
+            send();
+            poll_fn(|cx| to.poll_recv_ready(cx)).await.unwrap();
+            assert_eq!(receive().unwrap(), 1);
+            assert!(receive().is_err());
+            assert!(to.poll_recv_ready(&mut cx).is_pending());
+            send();
+            poll_fn(|cx| to.poll_recv_ready(cx)).await.unwrap();
+            assert_eq!(receive().unwrap(), 1);
+            assert!(receive().is_err());
         }
     }
 

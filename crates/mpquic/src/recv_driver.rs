@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use bytes::BytesMut;
 use proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
 use tokio::time::Instant;
 
+use crate::coalescing::{Coalescing, Gathered};
 use crate::connection_state::Shared;
 use crate::endpoint_state::{EndpointShared, EndpointState};
 use crate::inbox::{OWN, Run};
@@ -31,14 +31,6 @@ const TURNS_PER_POLL: usize = 2;
 
 /// System calls per socket of a task that reads in place of the endpoint's: what a full socket holds.
 const CALLS_IN_PLACE: usize = 16;
-
-/// While much is received, the sockets are read so often. A peer on the same host sends 2 MB meanwhile, half of what a socket
-/// with the default buffer holds.
-const INTERVAL: Duration = Duration::from_micros(500);
-
-/// The endpoint's task is not late before so many tasks of connections have had their turn since. Behind a few, it has its own
-/// soon enough, and what it reads then is still in the processor's cache when they take it.
-const TURNS_OF_OTHERS: u32 = 8;
 
 /// If less than this came for so long, it is enough that the endpoint's task reads.
 const MUCH: usize = 64 << 10;
@@ -63,62 +55,16 @@ struct Source {
     health: Health,
 }
 
-/// When the sockets are to be read again, whatever else there is to do. Looked at before each poll of a connection's task.
-#[derive(Debug)]
-pub(crate) struct NextLook {
-    origin: Instant,
-    /// Nanoseconds after the origin.
-    at: AtomicU64,
-    /// How often tasks of connections had their turn since the last look. Some are not counted if several count at once.
-    turns: AtomicU32,
-}
-
-impl NextLook {
-    const NEVER: u64 = u64::MAX;
-
-    pub(crate) fn new() -> Self {
-        Self {
-            origin: Instant::now(),
-            at: AtomicU64::new(Self::NEVER),
-            turns: AtomicU32::new(0),
-        }
-    }
-
-    /// A task of a connection has its turn.
-    pub(crate) fn count_turn(&self) {
-        if self.at.load(Ordering::Relaxed) != Self::NEVER {
-            let turns = self.turns.load(Ordering::Relaxed);
-            self.turns.store(turns.saturating_add(1), Ordering::Relaxed);
-        }
-    }
-
-    /// Whether it is time. Does not look at the clock while little is received.
-    pub(crate) fn is_due(&self, clock: impl FnOnce() -> Instant) -> bool {
-        let at = self.at.load(Ordering::Relaxed);
-        at != Self::NEVER
-            && self.turns.load(Ordering::Relaxed) >= TURNS_OF_OTHERS
-            && (clock() - self.origin).as_nanos() as u64 >= at
-    }
-
-    /// It was just looked. While little comes, that is all.
-    fn set(&self, now: Instant, much: bool) {
-        let at = if much {
-            (now - self.origin + INTERVAL).as_nanos() as u64
-        } else {
-            Self::NEVER
-        };
-        self.at.store(at, Ordering::Relaxed);
-        self.turns.store(0, Ordering::Relaxed);
-    }
-}
-
 /// What a batch turns into; the memory is used again.
 #[derive(Default)]
 struct Inbound {
     messages: VecDeque<Message>,
-    /// The datagrams in those that were received here, and what these took in the socket.
+    /// What was received here, and the messages in which it came.
+    gathered: Gathered,
     count: usize,
-    bytes: usize,
+    /// The connection for which they are, since the sockets were read last, and whether there are others.
+    receiver: Option<ConnectionHandle>,
+    has_several: bool,
     events: Vec<ConnectionEvent>,
     runs: Vec<(Arc<Shared>, Run)>,
     responses: Vec<Transmit>,
@@ -150,6 +96,11 @@ pub(crate) struct Reader {
     /// When it is looked whether much has come since, while there are blocks to give back.
     rest_at: Option<Instant>,
     much_since: bool,
+    /// What came since the sockets were read last, and whether they are read at intervals.
+    gathered: Gathered,
+    coalescing: Coalescing,
+    /// All sockets are the system's: it can be asked what is there without waiting for it.
+    is_systems: bool,
 }
 
 impl Reader {
@@ -164,6 +115,9 @@ impl Reader {
             bytes: 0,
             rest_at: None,
             much_since: false,
+            gathered: Gathered::default(),
+            coalescing: Coalescing::new(Instant::now()),
+            is_systems: false,
         }
     }
 
@@ -190,6 +144,7 @@ impl Reader {
                 socket: Arc::clone(socket),
             })
             .collect();
+        self.is_systems = (self.sources.iter()).all(|source| source.socket.is_systems());
     }
 
     /// Before the sockets are looked at, so that a change after that wakes: which sockets there are, who has waited to be
@@ -236,9 +191,8 @@ impl Reader {
 
     /// When the endpoint's task is to look again, whatever comes.
     pub(crate) fn timeout(&mut self) -> Option<Instant> {
-        let due = self.due();
-        self.rest_at
-            .map_or(due, |rest| Some(due.map_or(rest, |due| due.min(rest))))
+        let next = self.coalescing.next();
+        [self.due(), self.rest_at, next].into_iter().flatten().min()
     }
 
     /// When there is something to do beside reading.
@@ -256,6 +210,18 @@ impl Reader {
 
     /// Reads all sockets for a while; returns whether there may be more.
     pub(crate) fn look(&mut self, shared: &EndpointShared, cx: &mut Context<'_>) -> bool {
+        if let Some(next) = self.coalescing.next() {
+            if Instant::now() < next {
+                // For another reason: nothing has said that there is something to read.
+                return false;
+            }
+            self.read_now(shared);
+            self.end_look(shared, true);
+            if self.coalescing.next().is_some() {
+                return false;
+            }
+            // To look is to be told again of what comes.
+        }
         let mut more = false;
         for _ in 0..TURNS_PER_POLL {
             more = false;
@@ -266,18 +232,26 @@ impl Reader {
                 break;
             }
         }
-        let now = self.about_now();
-        self.end_look(shared, now);
+        self.end_look(shared, true);
         more
     }
 
     /// Reads what the sockets have, in place of the endpoint's task. That one is woken only if there is more to do than to
     /// read: of what comes later, it hears by itself.
     pub(crate) fn look_in_place(&mut self, shared: &EndpointShared) {
+        self.read_now(shared);
+        self.end_look(shared, false);
+        if self.inbound.retries || self.due().is_some() {
+            shared.common.wake(shared.shard);
+        }
+    }
+
+    /// Reads what the sockets have, whether or not the runtime has heard of it.
+    fn read_now(&mut self, shared: &EndpointShared) {
         for index in 0..self.sources.len() {
             for _ in 0..CALLS_IN_PLACE {
                 let source = &mut self.sources[index];
-                if source.health.rests_until(Instant::now()).is_some() {
+                if source.health.may_rest() && source.health.rests_until(Instant::now()).is_some() {
                     break;
                 }
                 let inbound = &mut self.inbound;
@@ -296,11 +270,6 @@ impl Reader {
                 }
             }
         }
-        let now = self.about_now();
-        self.end_look(shared, now);
-        if self.inbound.retries || self.due().is_some() {
-            shared.common.wake(shared.shard);
-        }
     }
 
     /// Now, as far as it was looked at the clock since the last look: that costs as much as a hundred instructions.
@@ -309,8 +278,39 @@ impl Reader {
         sorted_at.unwrap_or_else(Instant::now)
     }
 
-    /// Says when the next look is due.
-    fn end_look(&mut self, shared: &EndpointShared, now: Instant) {
+    /// Says when the next look is due. Whether the sockets were read in turn, and not in place of a late task.
+    fn end_look(&mut self, shared: &EndpointShared, in_turn: bool) {
+        let now = self.about_now();
+        self.end_look_at(shared, now);
+        let came = in_turn && self.gathered != Gathered::default();
+        if self.coalescing.next().map_or(came, |next| next <= now) {
+            self.coalesce(shared, now);
+        }
+    }
+
+    /// Judges whether the sockets are to be read at intervals.
+    fn coalesce(&mut self, shared: &EndpointShared, now: Instant) {
+        let gathered = std::mem::take(&mut self.gathered);
+        let was = self.coalescing.next().is_some();
+        let (inbound, is_systems) = (&mut self.inbound, self.is_systems);
+        let goes_on = self.coalescing.on_read(now, gathered, || {
+            let several = std::mem::take(&mut inbound.has_several);
+            let only = inbound.receiver.take().filter(|_| is_systems && !several)?;
+            shared.shortest_round_trip(only)
+        });
+        if goes_on && !was {
+            self.unwatch();
+        }
+    }
+
+    /// The runtime is not told of what comes until the next [`turn`](Self::turn).
+    fn unwatch(&self) {
+        for source in &self.sources {
+            source.socket.unwatch();
+        }
+    }
+
+    fn end_look_at(&mut self, shared: &EndpointShared, now: Instant) {
         if self.bytes >= MUCH {
             (self.much_at, self.bytes) = (Some(now), 0);
             self.much_since = true;
@@ -339,8 +339,11 @@ impl Reader {
         if self.sources[index].health.on_received() {
             self.on_recovered(shared, index);
         }
-        let count = std::mem::take(&mut self.inbound.count);
-        self.bytes += std::mem::take(&mut self.inbound.bytes);
+        let gathered = std::mem::take(&mut self.inbound.gathered);
+        let records = RECORD * std::mem::take(&mut self.inbound.count);
+        self.gathered += gathered;
+        self.bytes += gathered.bytes + records;
+        let count = gathered.datagrams;
         self.read += count;
         shared.common.on_received(shared.shard, count);
         self.inbound.process(shared, false);
@@ -404,8 +407,11 @@ impl Reader {
 impl Inbound {
     /// Takes in what was received.
     fn push(&mut self, message: Message) {
-        self.count += message.count();
-        self.bytes += message.payload.len() + RECORD;
+        self.gathered += Gathered {
+            datagrams: message.count(),
+            bytes: message.payload.len(),
+        };
+        self.count += 1;
         self.messages.push_back(message);
     }
 
@@ -418,6 +424,8 @@ impl Inbound {
             news |= self.sort(shared, passed_on);
             let mut events = self.events.drain(..);
             for (connection, run) in self.runs.drain(..) {
+                let receiver = *self.receiver.get_or_insert(connection.handle);
+                self.has_several |= receiver != connection.handle;
                 connection.deliver(run, events.by_ref().take(run.events));
             }
         }
@@ -593,9 +601,11 @@ impl Inbound {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, UdpSocket};
+    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::Endpoint;
+    use crate::next_look::{INTERVAL, TURNS_OF_OTHERS};
 
     /// Datagrams that no connection knows, more than `MUCH`.
     const COUNT: u64 = 20;
@@ -675,12 +685,51 @@ mod tests {
         let end = Instant::now();
         assert!(!due_at(begin + INTERVAL) && due_at(end + INTERVAL));
         // Now and then, nothing comes ...
-        shared.reader().end_look(shared, begin + QUIET);
+        shared.reader().end_look_at(shared, begin + QUIET);
         assert!(!due_at(begin + QUIET) && due_at(begin + QUIET + INTERVAL));
         // ... and then for longer.
         let late = end + 2 * QUIET;
-        shared.reader().end_look(shared, late);
+        shared.reader().end_look_at(shared, late);
         assert!(!due_at(far));
+    }
+
+    /// The runtime is told of nothing meanwhile; of what comes when that is over, it is.
+    #[tokio::test(flavor = "current_thread")]
+    async fn sockets_are_read_at_intervals_until_little_comes() {
+        let (endpoint, send) = endpoint().await;
+        let shared = endpoint.shard(0);
+        let received = async |count| {
+            while endpoint.shard_stats()[0].received < count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let test = async {
+            for round in (0..6).step_by(2) {
+                {
+                    let mut reader = shared.reader();
+                    reader.coalescing.begin(Instant::now(), QUIET);
+                    reader.unwatch();
+                }
+                shared.common.wake(shared.shard);
+                send();
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                let due = shared.reader().coalescing.next();
+                let early = endpoint.shard_stats()[0].received == round * COUNT;
+                assert!(early || due.is_none_or(|due| due <= Instant::now()));
+                received((round + 1) * COUNT).await;
+                while shared.reader().coalescing.next().is_some() {
+                    tokio::task::yield_now().await;
+                }
+                send();
+                received((round + 2) * COUNT).await;
+            }
+        };
+        // The deadline is there to fail a test that hangs.
+        tokio::time::timeout(Duration::from_secs(60), test)
+            .await
+            .unwrap();
     }
 
     /// It holds the lock: it reads at this moment, on another core.

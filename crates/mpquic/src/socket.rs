@@ -319,6 +319,18 @@ impl Socket {
         }
     }
 
+    /// Whether it is the system's, and not one that the application brings.
+    pub(crate) const fn is_systems(&self) -> bool {
+        matches!(self.io, Io::System(_))
+    }
+
+    /// Nobody is woken by what comes in, until [`poll_recv_ready`](Self::poll_recv_ready) is asked. Only for the system's.
+    pub(crate) fn unwatch(&self) {
+        if let Io::System(socket) = &self.io {
+            socket.unwatch();
+        }
+    }
+
     /// Whether something waits to be received, also if the runtime has not heard of it yet.
     pub(crate) fn has_unread(&self) -> bool {
         match &self.io {

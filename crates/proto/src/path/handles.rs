@@ -85,6 +85,12 @@ impl PathRef<'_> {
         self.path.rtt().smoothed()
     }
 
+    /// The latest sample of the RTT, if there is one. Who sends little has few, and the smoothed RTT is of long ago.
+    pub fn latest_rtt(self) -> Option<Duration> {
+        let rtt = self.path.rtt();
+        rtt.has_sample().then(|| rtt.latest())
+    }
+
     /// When the oldest packet left that the peer must acknowledge and has not yet; `None` if there is none in flight.
     /// [`PathMut::watch_silence`](crate::PathMut::watch_silence) makes an event of a path that is silent for too long.
     pub fn oldest_unacked(self) -> Option<Instant> {
