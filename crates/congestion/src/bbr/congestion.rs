@@ -34,8 +34,9 @@ pub(super) struct RoundSignals {
     /// Bytes acknowledged and lost in it.
     acked: u64,
     lost: u64,
-    /// The shortest round trip in it.
+    /// The shortest round trip in it, and in the one before it.
     rtt: Option<Duration>,
+    pub(super) rtt_before: Option<Duration>,
 }
 
 impl RoundSignals {
@@ -123,7 +124,8 @@ impl Path {
         self.signals.loss_in_round = false;
         self.signals.acked = 0;
         self.signals.lost = 0;
-        self.signals.rtt = None;
+        self.signals.rtt_before = self.signals.rtt.take();
+        self.adapt_to_others();
     }
 
     /// AdaptLowerBoundsFromCongestion(), with InitLowerBounds() and LossLowerBounds().

@@ -20,8 +20,9 @@
 //! - **Ambient loss** (`ambient`): on a path that loses packets however little is sent, the draft's
 //!   steady state sends less and less. Loss that stays when the path is relieved is measured, and
 //!   only what exceeds it counts as congestion. A path without such loss is treated to the letter.
-//! - **Consideration** (`take_over`): where it takes a path over from CUBIC, it has no more in flight than fills the path, and half
-//!   as much again while it probes, so that others keep what they can use. A flow that is BBRv3 from the start has not.
+//! - **Consideration** (`take_over`): where it takes a path over from CUBIC, it has no more in flight than fills the path, less
+//!   while a queue stands in the cruise, and a quarter more while it probes, until the probe has made a queue. So others keep what
+//!   they can use. A flow that is BBRv3 from the start does none of that.
 //! - **Persistent congestion** (RFC 9002 section 7.6) takes the place of TCP's retransmission
 //!   timeout, and the window falls to RFC 9002's minimum. A probe timeout changes nothing.
 //! - **ECN**: a round with new CE marks is a round with too much loss (section 3.7 asks for a

@@ -125,6 +125,8 @@ pub(super) struct Path {
     pub(super) resuming: bool,
     /// It took over from a controller that yields, and leaves as much to others: no queue stands in the cruise.
     pub(super) considerate: bool,
+    /// What it has in flight there, in bandwidth-delay products.
+    pub(super) fill: f64,
     /// New CE marks were reported, and not yet answered.
     pub(super) ce_marked: bool,
     pub(super) idle_restart: bool,
@@ -178,6 +180,7 @@ impl Path {
             recovery: None,
             resuming: false,
             considerate: false,
+            fill: 1.0,
             ce_marked: false,
             idle_restart: false,
             cwnd_limited: [false; 2],

@@ -125,6 +125,9 @@ impl Path {
 
     /// IsTimeToGoDown().
     fn is_time_to_go_down(&mut self, ack: &AckSummary<'_>) -> bool {
+        if self.has_probed() {
+            return true;
+        }
         // Section 5.3.3.6, deceleration.
         if self.prev_probe_too_high && ack.in_flight >= self.inflight_longterm {
             self.prev_probe_precautionary = true;

@@ -9,14 +9,25 @@ use super::path::{Path, State};
 use super::{Bbr, congestion::RoundSignals};
 use crate::{RateSample, RttEstimator};
 
-/// What is in flight in the cruise of a considerate flow, in bandwidth-delay products, and while it probes for more.
+/// What is in flight in the cruise of a considerate flow at most, in bandwidth-delay products, and while it probes for more.
 ///
 /// A probe that sends a quarter more needs a quarter more in flight. The rest of the draft's two and a quarter would only
-/// stand in the queue, and where others send as well, overflow it. BBR.max_bw is what a probe has found, and where others send as well, it is more than what is left to the flow between
-/// probes: a window of two products then fills the queue until the window is what limits. Others that take what this flow
-/// leaves would meet that queue all the time.
+/// stand in the queue, and where others send as well, overflow it.
 const CONSIDERATE: f64 = 1.1;
-const CONSIDERATE_PROBE: f64 = 1.5;
+const CONSIDERATE_PROBE: f64 = 1.25;
+/// BBR.max_bw is what a probe has found, and where others send as well, it is more than what is left to the flow between probes: a
+/// queue stands in the cruise, and others whose windows are those of losses by chance lose as much of their rate as it adds to
+/// their round trips. Each such round takes this much off what is in flight,
+const LESS: f64 = 0.05;
+/// down to this; a round without a queue gives this much back.
+const LEAST: f64 = 0.8;
+const MORE: f64 = 0.01;
+/// A queue stands whose shortest round trip in a round is above that of the path by this part of it, and this time.
+const STANDS: f64 = 0.125;
+const STANDS_TIME: Duration = Duration::from_millis(1);
+/// A probe that has made a queue of this part has found the path full: the draft's three rounds without growth would only be
+/// three rounds of a queue.
+const PROBED: f64 = 0.25;
 /// And for so many variations of the round trip more: the shortest round trip is not that of all packets.
 const VARIATIONS: u32 = 2;
 
@@ -60,7 +71,7 @@ impl Bbr {
         self.add_path(new);
         if let Some(p) = self.paths.get_mut(new.path) {
             p.ambient.expect(loss);
-            p.considerate = true;
+            p.consider_others();
         }
     }
 
@@ -91,9 +102,39 @@ impl Path {
         self.bw = known.rate;
         self.rtt.update(known.now, Some(known.min_rtt));
         self.ambient.expect(known.loss);
-        self.considerate = true;
+        self.consider_others();
         self.cwnd = known.window.max(self.bdp(1.0)).min(MAX_WINDOW);
         self.pace_with_gain(State::Startup.pacing_gain());
+    }
+
+    const fn consider_others(&mut self) {
+        self.considerate = true;
+        self.fill = CONSIDERATE;
+    }
+
+    /// Whether a queue stood all through the newest round: this part of the shortest round trip.
+    fn has_stood(&self, part: f64) -> bool {
+        match (self.signals.rtt_before, self.rtt.get()) {
+            (Some(round), Some(min)) => round > min + min.mul_f64(part).max(STANDS_TIME),
+            _ => false,
+        }
+    }
+
+    /// A round has ended: whether others are left more in the cruise, or less.
+    pub(super) fn adapt_to_others(&mut self) {
+        if !self.considerate || self.state != State::Cruise {
+            return;
+        }
+        self.fill = if self.has_stood(STANDS) {
+            (self.fill - LESS).max(LEAST)
+        } else {
+            (self.fill + MORE).min(CONSIDERATE)
+        };
+    }
+
+    /// Whether a considerate flow has probed enough.
+    pub(super) fn has_probed(&self) -> bool {
+        self.considerate && self.signals.round_ended && self.has_stood(PROBED)
     }
 
     /// The most that a considerate flow has in flight while it probes for more.
@@ -111,7 +152,7 @@ impl Path {
             return u64::MAX;
         };
         let varies = (VARIATIONS * rtt.var()).min(min);
-        let span = min.as_secs_f64() * CONSIDERATE + varies.as_secs_f64();
+        let span = min.as_secs_f64() * self.fill + varies.as_secs_f64();
         let extra = self.aggregation.extra(true);
         self.quantization_budget((self.bw * span) as u64 + extra)
     }

@@ -280,3 +280,46 @@ fn a_probe_after_one_too_high_is_careful() {
     );
     assert_eq!(flow.state(), State::Up);
 }
+
+/// A flow that took the path over from CUBIC, in the cruise.
+fn considerate() -> Flow {
+    let mut flow = Flow::in_cruise();
+    (flow.path.considerate, flow.path.fill) = (true, 1.1);
+    flow
+}
+
+const fn with_rtt(rtt: Duration) -> Ack {
+    Ack { rtt, ..FULL }
+}
+
+#[test]
+fn a_considerate_flow_leaves_more_while_a_queue_stands() {
+    let mut flow = considerate();
+    let mut fill_after = |rounds, rtt| {
+        for _ in 0..rounds {
+            flow.ack(RATE, with_rtt(rtt));
+            assert_eq!(flow.state(), State::Cruise);
+        }
+        let full = flow.path.considerate_inflight(&flow.rtt);
+        (flow.path.fill, full)
+    };
+    // An eighth of 100 ms is no more than variation.
+    let (_, before) = fill_after(2, ms(112));
+    let (fill, less) = fill_after(1, ms(113));
+    assert!((fill - 1.05).abs() < 1e-9 && less < before, "{fill}");
+    assert!((fill_after(1, ms(113)).0 - 1.0).abs() < 1e-9);
+    // A fifth is left to others, and no more.
+    assert!((fill_after(6, ms(113)).0 - 0.8).abs() < 1e-9);
+    assert!((fill_after(3, ms(100)).0 - 0.83).abs() < 1e-9);
+}
+
+#[test]
+fn a_considerate_probe_ends_with_the_queue_that_it_makes() {
+    for (considers, queue, ends) in [(true, 26, true), (true, 24, false), (false, 26, false)] {
+        let mut flow = considerate();
+        flow.path.considerate = considers;
+        flow.until(State::Up, RATE, QUICK);
+        flow.ack(RATE, with_rtt(ms(100 + queue)));
+        assert_eq!(flow.state() == State::Down, ends, "{considers} {queue}");
+    }
+}
