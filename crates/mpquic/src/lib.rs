@@ -80,6 +80,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `aws-lc-rs` | TLS configurations that are made here have their cryptography from AWS-LC, not from ring. Needs a C compiler and cmake. |
+//! | `fast-apple-datapath` | On macOS and iOS, several datagrams per system call, by calls that Apple does not document. |
 //! | `interfaces` | The interfaces of the machine, as they come and go: `EndpointBuilder::all_interfaces`, `SystemInterfaces`. |
 //! | `metrics` | Counters, gauges and histograms for monitoring, through the `metrics` facade: the module `metrics`. |
 //! | `platform-verifier` | Trust the certificate authorities of the system: `ClientConfig::with_platform_verifier`. |
