@@ -10,6 +10,11 @@ Ours as a proxy (SOCKS5) and as a tunnel (--tun); beside them, TCP and MPTCP of 
 is 50 packets of 200 bytes a second in the direction of the flows, by UDP (of MPTCP and TCP: by the better link). After the cells, four flows come down
 while the second link is away for a third of the time. Writes flows.csv (a row for each flow and second), calls.csv (a row for each packet that
 came, and one for each that did not) and table.md. The networks of others' published figures are 100 + 100 Mbit/s, as here by default.
+
+It can be run in pieces: rows are appended, a cell that is there is not run again, and the table is of all rows. So the issue's load, three runs of
+five numbers of flows, takes some 7 minutes of each variant a run:
+
+    experiments/bond/table.py --runs 1 --variants tun --flows 1,2,4,8,16
 """
 
 import argparse
@@ -261,12 +266,12 @@ def inside(options):
         # Both links have their paths.
         time.sleep(1)
     way = Way(options.variant)
-    for direction, flows in itertools.product(options.directions.split(","), map(int, options.flows.split(","))):
-        found = cell(way, direction, flows, options.seconds)
-        print(json.dumps({"cell": direction, "count": flows, **found}), flush=True)
-    if options.outage:
-        found = cell(way, "down", 4, 3 * options.seconds, lambda: outage(3 * options.seconds))
-        print(json.dumps({"cell": "outage", "count": 4, **found}), flush=True)
+    for name, count in json.loads(options.cells):
+        if name == "outage":
+            found = cell(way, "down", count, 3 * options.seconds, lambda: outage(3 * options.seconds))
+        else:
+            found = cell(way, name, count, options.seconds)
+        print(json.dumps({"cell": name, "count": count, **found}), flush=True)
     if client:
         client.send_signal(signal.SIGINT)
         client.wait(20)
@@ -305,52 +310,100 @@ def missing():
     return said
 
 
-def goodput(cell, seconds):
-    """Mbit/s of all flows, without the first seconds, and the least of a second."""
-    first, last = int(WARM), int(seconds)
-    sums = [sum(second) for second in itertools.zip_longest(*(flow[first:last] for flow in cell["flows"]), fillvalue=0)]
-    return [8e-6 * bytes_ for bytes_ in sums]
+FLOWS, CALLS = ("run", "variant", "cell", "flows", "flow", "second", "bytes"), ("run", "variant", "cell", "flows", "packet", "delay_ms")
+
+
+def append(path, head, lines):
+    is_new = not path.exists()
+    with open(path, "a", newline="") as file:
+        out = csv.writer(file)
+        if is_new:
+            out.writerow(head)
+        out.writerows(lines)
+
+
+def keep(out, row):
+    """The raw rows of a cell."""
+    head = [row["run"], row["variant"], row["cell"], row["count"]]
+    append(out / "calls.csv", CALLS, [[*head, number, "" if delay is None else f"{1000 * delay:.2f}"] for number, delay in enumerate(row["call"])])
+    # Last: by these, a cell is known to be there.
+    append(out / "flows.csv", FLOWS, [[*head, index, second, count] for index, found in enumerate(row["flows"]) for second, count in enumerate(found)])
+
+
+def kept(out):
+    """The cells of which there are raw rows."""
+    cells = {}
+    for name, part in (("flows.csv", "flows"), ("calls.csv", "call")):
+        if not (out / name).exists():
+            continue
+        with open(out / name, newline="") as file:
+            for line in csv.DictReader(file):
+                key = int(line["run"]), line["variant"], line["cell"], int(line["flows"])
+                row = cells.setdefault(key, {**dict(zip(("run", "variant", "cell", "count"), key)), "flows": [], "call": []})
+                if part == "call":
+                    row["call"].append(float(line["delay_ms"]) / 1000 if line["delay_ms"] else None)
+                else:
+                    while len(row["flows"]) <= int(line["flow"]):
+                        row["flows"].append([])
+                    row["flows"][int(line["flow"])].append(int(line["bytes"]))
+    return [row for row in cells.values() if row["flows"]]
+
+
+def goodput(cell):
+    """Mbit/s of all flows in each second, without the first ones; the last is not whole."""
+    sums = [sum(second) for second in itertools.zip_longest(*(flow[:-1] for flow in cell["flows"]), fillvalue=0)]
+    return [8e-6 * bytes_ for bytes_ in sums[int(WARM):]]
 
 
 def shown(values, digits=0):
     return " / ".join(f"{value:.{digits}f}" for value in values)
 
 
-def table(rows, options):
+def table(rows, network):
     """Mbit/s in the mean of the runs, and the call's 99th percentile in ms with what was late or lost."""
-    lines = [f"# {options.network}, {options.seconds:g} s a cell, {options.runs} runs", ""]
-    counts = options.flows.split(",")
-    for direction in options.directions.split(","):
-        lines += [f"## {direction}", "", "Mbit/s of all flows; in brackets, the call: 99th percentile in ms, late by 150 ms or lost in %", ""]
-        lines += ["| | " + " | ".join(f"{count} flows" for count in counts) + " |", "|---" * (len(counts) + 1) + "|"]
-        for variant in options.variants.split(","):
+    lines = [f"# {network}", ""]
+    counts = sorted({row["count"] for row in rows if row["cell"] != "outage"})
+    variants = [variant for variant in VARIANTS if any(row["variant"] == variant for row in rows)]
+    for direction in ("down", "up"):
+        lines += [f"## {direction}", "", "Mbit/s of all flows in the mean of the runs; in brackets, the least and the most of several runs; the call: 99th percentile in ms,",
+                  "late by 150 ms or lost in %", ""]
+        lines += ["| flows | " + " | ".join(map(str, counts)) + " |", "|---" * (len(counts) + 1) + "|"]
+        for variant in variants:
             texts = []
-            for count in map(int, counts):
+            for count in counts:
                 found = [row for row in rows if (row["variant"], row["cell"], row["count"]) == (variant, direction, count)]
                 if not found:
                     texts.append("-")
                     continue
-                rate = statistics.mean(statistics.mean(goodput(row, options.seconds) or [0]) for row in found)
+                rates = [statistics.mean(goodput(row) or [0]) for row in found]
                 packets = [delay for row in found for delay in row["call"]]
                 came = sorted(delay for delay in packets if delay is not None)
                 worst = 1000 * came[int(0.99 * (len(came) - 1))] if came else float("nan")
                 bad = 100 * sum(delay is None or delay > CALL_LATE for delay in packets) / max(1, len(packets))
-                texts.append(f"{rate:.1f} ({worst:.0f}, {bad:.1f})")
+                between = f"{min(rates):.1f} to {max(rates):.1f}; " if len(rates) > 1 else ""
+                texts.append(f"{statistics.mean(rates):.1f} ({between}{worst:.0f}, {bad:.1f})")
             lines.append(f"| {VARIANTS[variant]} | " + " | ".join(texts) + " |")
         lines.append("")
     outages = [row for row in rows if row["cell"] == "outage"]
     if outages:
         lines += ["## one link away for a third of the time, four flows down", "", "Mbit/s before, while it is away, and after it is back; seconds with less than 1 Mbit/s", ""]
         lines += ["| | rate | nothing came |", "|---|---|---|"]
-        for variant in options.variants.split(","):
-            found = [goodput(row, 3 * options.seconds) for row in outages if row["variant"] == variant]
+        for variant in variants:
+            found = [goodput(row) for row in outages if row["variant"] == variant]
             if found:
-                third = int(options.seconds)
+                third = (len(found[0]) + int(WARM)) // 3
                 parts = [[part for row in found for part in row[a:b]] for a, b in ((0, third - 2), (third - 2, 2 * third - 2), (2 * third - 2, None))]
                 dead = statistics.mean(sum(second < 1 for second in row) for row in found)
                 lines.append(f"| {VARIANTS[variant]} | {shown([statistics.mean(part or [0]) for part in parts])} | {dead:.1f} s |")
         lines.append("")
     return "\n".join(lines)
+
+
+def absent(options, number, variant, there):
+    """The cells of a run and variant that are not there yet."""
+    wanted = list(itertools.product(options.directions.split(","), map(int, options.flows.split(","))))
+    wanted += [("outage", 4)] if options.outage else []
+    return [cell for cell in wanted if (number, variant, *cell) not in there]
 
 
 def main():
@@ -367,7 +420,7 @@ def main():
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist"
     parser.add_argument("--bond", default=str(built / "mpquic-bond"))
     parser.add_argument("--lab", default=str(built / "mpquic-lab"))
-    for name in ("address", "variant", "token", "pin", "log"):
+    for name in ("address", "variant", "token", "pin", "log", "cells"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.role == "serve":
@@ -381,7 +434,8 @@ def main():
     options.variants = ",".join(variant for variant in options.variants.split(",") if variant not in left_out)
     options.out.mkdir(parents=True, exist_ok=True)
     outer, behind = f"bondout{os.getpid()}", f"bondtail{os.getpid()}"
-    started, rows = [], []
+    started = []
+    there = {(row["run"], row["variant"], row["cell"], row["count"]) for row in kept(options.out)}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         try:
@@ -400,18 +454,20 @@ def main():
                 time.sleep(0.1)
             pin = "sha256:" + text.split("sha256:")[1].split()[0]
             for number, variant in itertools.product(range(1, options.runs + 1), options.variants.split(",")):
+                cells = absent(options, number, variant, there)
+                if not cells:
+                    continue
                 words = [*me, "inside", "--variant", variant, "--token", folder / "token", "--pin", pin, "--log", folder / "near.log",
-                         "--bond", options.bond, "--flows", options.flows, "--directions", options.directions,
-                         "--seconds", str(options.seconds)] + ([] if options.outage else ["--no-outage"])
+                         "--bond", options.bond, "--cells", json.dumps(cells), "--seconds", str(options.seconds)]
                 shell = ["ip", "netns", "exec", outer, options.lab, "shell", "--network", options.network, "--", *words]
                 # One after the other, each with a fresh connection.
-                done = subprocess.run(shell, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_DATA_HOME": str(folder / "near")})
-                for line in done.stdout.splitlines():
+                inner = subprocess.Popen(shell, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_DATA_HOME": str(folder / "near")})
+                for line in inner.stdout:
                     if line.startswith("{"):
                         row = {"run": number, "variant": variant, **json.loads(line)}
-                        rows.append(row)
-                        length = options.seconds * (3 if row["cell"] == "outage" else 1)
-                        print(f"{number} {variant} {row['cell']} {row['count']}: {statistics.mean(goodput(row, length) or [0]):.1f} Mbit/s", flush=True)
+                        keep(options.out, row)
+                        print(f"{number} {variant} {row['cell']} {row['count']}: {statistics.mean(goodput(row) or [0]):.1f} Mbit/s", flush=True)
+                inner.wait()
         finally:
             for process in started:
                 process.terminate()
@@ -419,19 +475,7 @@ def main():
                 process.wait()
             for name in (outer, behind):
                 subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
-    with open(options.out / "flows.csv", "w", newline="") as file:
-        rowsout = csv.writer(file)
-        rowsout.writerow(["run", "variant", "cell", "flows", "flow", "second", "bytes"])
-        for row in rows:
-            for index, found in enumerate(row["flows"]):
-                rowsout.writerows([row["run"], row["variant"], row["cell"], row["count"], index, second, count] for second, count in enumerate(found))
-    with open(options.out / "calls.csv", "w", newline="") as file:
-        rowsout = csv.writer(file)
-        rowsout.writerow(["run", "variant", "cell", "flows", "packet", "delay_ms"])
-        for row in rows:
-            rowsout.writerows([row["run"], row["variant"], row["cell"], row["count"], number, "" if delay is None else f"{1000 * delay:.2f}"]
-                              for number, delay in enumerate(row["call"]))
-    text = table(rows, options)
+    text = table(kept(options.out), options.network)
     (options.out / "table.md").write_text(text)
     print(text)
 

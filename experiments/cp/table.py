@@ -10,6 +10,10 @@ Loads: one file of 10 GB, 10,000 files of 4 kB, 1,000 files of 1 MB; over 20 + 1
 Links: `lan`, a veth pair at 1 Gbit/s (tc tbf) without delay; `two`, 20 Mbit/s with a round trip of 20 ms and 10 Mbit/s with 40, by mpquic-lab shell.
 The client is inside and gets from a server outside, into an empty folder, and contents are compared. Programs that know one link have the better one.
 Writes runs.csv (a row each) and table.md: MB/s, files/s, and CPU seconds of both ends.
+
+It can be run in pieces: rows are appended, a run that is there is not made again, and the table is of all rows. So, one by one:
+
+    experiments/cp/table.py --links lan --loads large --tools mpquic-cp,scp --runs 1
 """
 
 import argparse
@@ -18,6 +22,7 @@ import filecmp
 import getpass
 import itertools
 import json
+import operator
 import os
 import shutil
 import statistics
@@ -166,7 +171,36 @@ def lan(names):
         subprocess.run(["tc", "-n", name, "qdisc", "add", "dev", device, "root", "tbf", "rate", "1gbit", "burst", "256k", "latency", "20ms"], check=True)
 
 
-def measured(options, link, tools, folder, rows):
+FIELDS = ("link", "load", "tool", "run", "files", "bytes", "seconds", "client_cpu", "server_cpu")
+
+
+def kept(out):
+    """The rows of earlier runs."""
+    path = out / "runs.csv"
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        number = {**dict.fromkeys(("run", "files", "bytes"), int), **dict.fromkeys(("seconds", "client_cpu", "server_cpu"), float)}
+        return [{name: number.get(name, str)(value) for name, value in line.items()} for line in csv.DictReader(file)]
+
+
+def keep(out, row):
+    is_new = not (out / "runs.csv").exists()
+    with open(out / "runs.csv", "a", newline="") as file:
+        writer = csv.DictWriter(file, FIELDS)
+        if is_new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def absent(options, link, tools):
+    """What is still to be run over a link."""
+    there = {tuple(row[name] for name in FIELDS[:6]) for row in kept(options.out)}
+    every = itertools.product(range(1, options.runs + 1), loads(options, link), tools)
+    return [(run, load, tool) for run, load, tool in every if (link, load[0], tool, run, load[1], load[1] * load[2]) not in there]
+
+
+def measured(options, link, wanted, folder):
     outer, inner = f"cpout{os.getpid()}", f"cpin{os.getpid()}"
     source = options.work / "source" / link
     names = (outer, inner) if link == "lan" else (outer,)
@@ -177,7 +211,8 @@ def measured(options, link, tools, folder, rows):
         else:
             subprocess.run(["ip", "netns", "add", outer], check=True)
             subprocess.run(["ip", "-n", outer, "link", "set", "lo", "up"], check=True)
-        for name, count, size in loads(options, link):
+        tools = list(dict.fromkeys(tool for _, _, tool in wanted))
+        for name, count, size in dict.fromkeys(load for _, load, _ in wanted):
             make(source / name, count, size)
         enter = ["ip", "netns", "exec", outer]
         servers = Servers(enter, folder, source, options, tools)
@@ -185,25 +220,24 @@ def measured(options, link, tools, folder, rows):
         into = ["ip", "netns", "exec", inner, *me] if link == "lan" else [*enter, options.lab, "shell", "--network", LINKS[link], "--", *me]
         agent = subprocess.Popen(into, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_DATA_HOME": str(folder / "near")})
         host = json.loads(agent.stdout.readline())["outside"]
-        for run, (name, count, size) in itertools.product(range(1, options.runs + 1), loads(options, link)):
-            for tool in tools:
-                # Files of which many were just removed are slower to make, for whoever comes next: small ones stay to the end.
-                target = options.work / (f"target-{link}-{name}-{run}-{tool}".replace(" ", "-") if count * size < 1e8 else "target")
-                shutil.rmtree(target, ignore_errors=True)
-                words = command(tool, host, name, target, folder, source, options, getattr(servers, "pin", ""))
-                before = servers.cpu(tool)
-                agent.stdin.write(json.dumps(words) + "\n")
-                agent.stdin.flush()
-                found = json.loads(agent.stdout.readline())
-                # Processes of a server may end a moment later.
-                time.sleep(0.3)
-                far = servers.cpu(tool) - before
-                if found["code"] != 0 or not same(source / name, target):
-                    raise SystemExit(f"{link}, {name}, {tool}: {found}\n{(folder / 'said').read_text()[-2000:]}")
-                row = {"link": link, "load": name, "tool": tool, "run": run, "files": count, "bytes": count * size,
-                       "seconds": round(found["seconds"], 3), "client_cpu": round(found["cpu"], 2), "server_cpu": round(far, 2)}
-                rows.append(row)
-                print(" ".join(f"{value}" for value in row.values()), flush=True)
+        for run, (name, count, size), tool in wanted:
+            # Files of which many were just removed are slower to make, for whoever comes next: small ones stay to the end.
+            target = options.work / (f"target-{link}-{name}-{run}-{tool}".replace(" ", "-") if count * size < 1e8 else "target")
+            shutil.rmtree(target, ignore_errors=True)
+            words = command(tool, host, name, target, folder, source, options, getattr(servers, "pin", ""))
+            before = servers.cpu(tool)
+            agent.stdin.write(json.dumps(words) + "\n")
+            agent.stdin.flush()
+            found = json.loads(agent.stdout.readline())
+            # Processes of a server may end a moment later.
+            time.sleep(0.3)
+            far = servers.cpu(tool) - before
+            if found["code"] != 0 or not same(source / name, target):
+                raise SystemExit(f"{link}, {name}, {tool}: {found}\n{(folder / 'said').read_text()[-2000:]}")
+            took = [round(found["seconds"], 3), round(found["cpu"], 2), round(far, 2)]
+            row = dict(zip(FIELDS, [link, name, tool, run, count, count * size, *took]))
+            keep(options.out, row)
+            print(" ".join(f"{value}" for value in row.values()), flush=True)
     finally:
         if agent:
             agent.stdin.close()
@@ -215,16 +249,17 @@ def measured(options, link, tools, folder, rows):
 
 
 def table(rows):
-    lines = ["| link | load | tool | MB/s | files/s | CPU of client, server, s | of the fastest |", "|---|---|---|---|---|---|---|"]
-    for link, load in dict.fromkeys((row["link"], row["load"]) for row in rows):
-        here = [row for row in rows if (row["link"], row["load"]) == (link, load)]
+    lines = ["| link | load | tool | MB/s | files/s | CPU of client, server, s | of the fastest | runs |", "|---|---|---|--:|--:|--:|--:|--:|"]
+    load_of = operator.itemgetter("link", "load", "files", "bytes")
+    for load in dict.fromkeys(map(load_of, rows)):
+        link, _, files, size = load
+        here = [row for row in rows if load_of(row) == load]
         took = {tool: statistics.median(row["seconds"] for row in here if row["tool"] == tool) for tool in dict.fromkeys(row["tool"] for row in here)}
         for tool, seconds in took.items():
             own = [row for row in here if row["tool"] == tool]
             cpu = [statistics.median(row[end] for row in own) for end in ("client_cpu", "server_cpu")]
-            files, size = own[0]["files"], own[0]["bytes"]
-            lines.append(f"| {link} | {load}: {files} files, {1e-6 * size:.0f} MB | {tool} | {1e-6 * size / seconds:.2f} | {files / seconds:.1f} |"
-                         f" {cpu[0]:.2f}, {cpu[1]:.2f} | {min(took.values()) / seconds:.2f} |")
+            lines.append(f"| {link} | {files:,} file{'s' * (files > 1)}, {1e-6 * size:,.0f} MB | {tool} | {1e-6 * size / seconds:.2f} | {files / seconds:,.1f} |"
+                         f" {cpu[0]:.2f}, {cpu[1]:.2f} | {min(took.values()) / seconds:.2f} | {len(own)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -247,20 +282,18 @@ def main():
     if options.role == "inside":
         return inside(options)
     options.work = options.work.resolve()
-    tools, rows = available(options), []
+    tools = available(options)
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         for link in options.links.split(","):
-            with tempfile.TemporaryDirectory() as folder:
-                measured(options, link, tools, Path(folder), rows)
+            if wanted := absent(options, link, tools):
+                with tempfile.TemporaryDirectory() as folder:
+                    measured(options, link, wanted, Path(folder))
     finally:
         shutil.rmtree(options.work, ignore_errors=True)
-    with open(options.out / "runs.csv", "w", newline="") as file:
-        out = csv.DictWriter(file, rows[0])
-        out.writeheader()
-        out.writerows(rows)
-    (options.out / "table.md").write_text(table(rows))
-    print(table(rows))
+    text = table(kept(options.out))
+    (options.out / "table.md").write_text(text)
+    print(text)
 
 
 if __name__ == "__main__":
