@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """How fast mpquic-cp is beside scp, rsync over ssh and rsync's own protocol, over one fast link and over two slow ones.
 
-Needs Linux, root, python3, and the two programs; sshd, scp and rsync where they are installed (what is not there is left out, and named):
+Needs Linux, root, python3, and the two programs; sshd, scp, rsync, croc and sendme where they are installed (what is not there is left out, and named;
+the last two by `go install github.com/schollz/croc/v10@v10.7.0` and `cargo install sendme --version 0.37.1`, or --croc and --sendme):
 
     cargo build --profile dist -p mpquic-cp -p mpquic-lab
     experiments/cp/table.py --out target/cp-table
@@ -9,6 +10,7 @@ Needs Linux, root, python3, and the two programs; sshd, scp and rsync where they
 Loads: one file of 10 GB, 10,000 files of 4 kB, 1,000 files of 1 MB; over 20 + 10 Mbit/s a hundredth, a tenth and a tenth of that (--scale, --slow-scale).
 Links: `lan`, a veth pair at 1 Gbit/s (tc tbf) without delay; `two`, 20 Mbit/s with a round trip of 20 ms and 10 Mbit/s with 40, by mpquic-lab shell.
 The client is inside and gets from a server outside, into an empty folder, and contents are compared. Programs that know one link have the better one.
+croc goes by a relay of its own beside its sender, and sendme by none. Both have read what they send before the client begins.
 Writes runs.csv (a row each) and table.md: MB/s, files/s, and CPU seconds of both ends.
 
 It can be run in pieces: rows are appended, a run that is there is not made again, and the table is of all rows. So, one by one:
@@ -37,8 +39,11 @@ LOADS = {"large": (1, 10_000_000_000), "small": (10_000, 4_000), "medium": (1_00
 # Of the load, over slow links.
 SLOW = {"large": 0.01, "small": 0.1, "medium": 0.1}
 LINKS = {"lan": None, "two": "20Mbit 10ms | 10Mbit 20ms"}
-TOOLS = ["mpquic-cp", "scp", "rsync over ssh", "rsync daemon"]
-SSH_PORT, RSYNC_PORT, CP_PORT = 2222, 8730, 4433
+TOOLS = ["mpquic-cp", "scp", "rsync over ssh", "rsync daemon", "croc", "sendme"]
+SSH_PORT, RSYNC_PORT, CP_PORT, CROC_PORT = 2222, 8730, 4433, 9009
+CROC_CODE = "table-of-copies"
+# What the sender of a copy says when it is ready.
+READY = {"croc": "Or receive in a browser", "sendme": "sendme receive "}
 
 
 def loads(options, link):
@@ -82,7 +87,8 @@ def ticks(pid):
 def available(options):
     found = []
     for tool in options.tools.split(","):
-        needed = {"mpquic-cp": [options.cp], "scp": ["scp", "/usr/sbin/sshd"], "rsync over ssh": ["rsync", "ssh", "/usr/sbin/sshd"], "rsync daemon": ["rsync"]}
+        needed = {"mpquic-cp": [options.cp], "scp": ["scp", "/usr/sbin/sshd"], "rsync over ssh": ["rsync", "ssh", "/usr/sbin/sshd"], "rsync daemon": ["rsync"],
+                  "croc": [options.croc], "sendme": [options.sendme]}
         absent = [program for program in needed[tool] if not shutil.which(program)]
         if absent:
             print(f"left out: {tool}; there is no {', '.join(absent)}", file=sys.stderr)
@@ -114,6 +120,10 @@ class Servers:
                         f"HostKey {folder}/host", f"Port {SSH_PORT}", f"PidFile {folder}/sshd.pid", "MaxStartups 100", "Subsystem sftp internal-sftp"]
             (folder / "sshd").write_text("\n".join(settings) + "\n")
             self.start("sshd", [*enter, "/usr/sbin/sshd", "-D", "-e", "-f", folder / "sshd"], stderr=subprocess.DEVNULL)
+        self.enter, self.folder, self.options = enter, folder, options
+        self.env = {**os.environ, "HOME": str(folder), "CROC_SECRET": CROC_CODE, "XDG_DATA_HOME": str(folder / "far")}
+        if "croc" in tools:
+            self.start("croc relay", [*enter, options.croc, "relay", "--port", CROC_PORT], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.env)
         if "rsync daemon" in tools:
             (folder / "rsyncd").write_text(f"port = {RSYNC_PORT}\nuse chroot = no\n[files]\npath = {source}\nuid = 0\ngid = 0\n")
             self.start("rsync daemon", [*enter, "rsync", "--daemon", "--no-detach", f"--config={folder / 'rsyncd'}"])
@@ -122,9 +132,33 @@ class Servers:
     def start(self, name, words, **more):
         self.processes[name] = subprocess.Popen(list(map(str, words)), **more)
 
+    def offer(self, tool, what):
+        """A sender for one copy, where it takes one; what the client has to know."""
+        words = {
+            "croc": [self.options.croc, "--yes", "--ignore-stdin", "--disable-clipboard", "--relay", f"127.0.0.1:{CROC_PORT}", "send", "--no-local", what],
+            "sendme": [self.options.sendme, "send", "--relay", "disabled", "--ticket-type", "addresses", "--no-progress", what],
+        }.get(tool)
+        if not words:
+            return getattr(self, "pin", "")
+        with open(self.folder / "offer.log", "w") as log:
+            # sendme keeps a folder of what it sends where it is started.
+            self.start(tool, [*self.enter, *words], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.env, cwd=self.folder)
+        while READY[tool] not in (text := (self.folder / "offer.log").read_text(errors="replace")):
+            assert self.processes[tool].poll() is None, text
+            time.sleep(0.05)
+        time.sleep(0.5)
+        return (text.split(READY[tool])[1].split() or [""])[0]
+
+    def withdraw(self, tool):
+        if tool in READY:
+            process = self.processes.pop(tool)
+            process.terminate()
+            process.wait()
+
     def cpu(self, tool):
         name = "sshd" if tool in ("scp", "rsync over ssh") else tool
-        return ticks(self.processes[name].pid)
+        both = [name, "croc relay"] if tool == "croc" else [name]
+        return sum(ticks(self.processes[name].pid) for name in both)
 
     def stop(self):
         for process in self.processes.values():
@@ -133,14 +167,16 @@ class Servers:
             process.wait()
 
 
-def command(tool, host, name, target, folder, source, options, pin):
+def command(tool, host, name, target, folder, source, options, known):
     ssh = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i", str(folder / "client")]
     user = f"{getpass.getuser()}@{host}"
     return {
-        "mpquic-cp": [options.cp, "get", f"{host}:{CP_PORT}", name, str(target), "--pin", pin, "--json"],
+        "mpquic-cp": [options.cp, "get", f"{host}:{CP_PORT}", name, str(target), "--pin", known, "--json"],
         "scp": ["scp", "-q", "-r", "-p", "-P", str(SSH_PORT), *ssh, f"{user}:{source / name}", str(target)],
         "rsync over ssh": ["rsync", "-a", "-e", f"ssh -p {SSH_PORT} " + " ".join(ssh), f"{user}:{source / name}/", str(target)],
         "rsync daemon": ["rsync", "-a", f"rsync://{host}:{RSYNC_PORT}/files/{name}/", str(target)],
+        "croc": [options.croc, "--yes", "--ignore-stdin", "--overwrite", "--relay", f"{host}:{CROC_PORT}", "--out", str(target)],
+        "sendme": ["sh", "-c", f"cd '{target}' && exec '{options.sendme}' receive --relay disabled --no-progress {known}"],
     }[tool]
 
 
@@ -152,7 +188,7 @@ def inside(options):
         words = json.loads(line)
         begun, before = time.monotonic(), os.times()
         with open(options.said, "w") as said:
-            code = subprocess.run(words, stdout=said, stderr=said).returncode
+            code = subprocess.run(words, stdout=said, stderr=said, stdin=subprocess.DEVNULL).returncode
         now, after = time.monotonic(), os.times()
         cpu = after.children_user + after.children_system - before.children_user - before.children_system
         print(json.dumps({"code": code, "seconds": now - begun, "cpu": cpu}), flush=True)
@@ -218,13 +254,17 @@ def measured(options, link, wanted, folder):
         servers = Servers(enter, folder, source, options, tools)
         me = [sys.executable, str(Path(__file__).resolve()), "inside", "--said", str(folder / "said")]
         into = ["ip", "netns", "exec", inner, *me] if link == "lan" else [*enter, options.lab, "shell", "--network", LINKS[link], "--", *me]
-        agent = subprocess.Popen(into, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "XDG_DATA_HOME": str(folder / "near")})
+        agent = subprocess.Popen(into, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**servers.env, "XDG_DATA_HOME": str(folder / "near")})
         host = json.loads(agent.stdout.readline())["outside"]
         for run, (name, count, size), tool in wanted:
             # Files of which many were just removed are slower to make, for whoever comes next: small ones stay to the end.
             target = options.work / (f"target-{link}-{name}-{run}-{tool}".replace(" ", "-") if count * size < 1e8 else "target")
             shutil.rmtree(target, ignore_errors=True)
-            words = command(tool, host, name, target, folder, source, options, getattr(servers, "pin", ""))
+            if tool in READY:
+                # They put a folder of its name into another.
+                target.mkdir(parents=True)
+            known = servers.offer(tool, source / name)
+            words = command(tool, host, name, target, folder, source, options, known)
             before = servers.cpu(tool)
             agent.stdin.write(json.dumps(words) + "\n")
             agent.stdin.flush()
@@ -232,7 +272,8 @@ def measured(options, link, wanted, folder):
             # Processes of a server may end a moment later.
             time.sleep(0.3)
             far = servers.cpu(tool) - before
-            if found["code"] != 0 or not same(source / name, target):
+            servers.withdraw(tool)
+            if found["code"] != 0 or not same(source / name, target / name if tool in READY else target):
                 raise SystemExit(f"{link}, {name}, {tool}: {found}\n{(folder / 'said').read_text()[-2000:]}")
             took = [round(found["seconds"], 3), round(found["cpu"], 2), round(far, 2)]
             row = dict(zip(FIELDS, [link, name, tool, run, count, count * size, *took]))
@@ -277,6 +318,8 @@ def main():
     built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "dist"
     parser.add_argument("--cp", default=str(built / "mpquic-cp"))
     parser.add_argument("--lab", default=str(built / "mpquic-lab"))
+    parser.add_argument("--croc", default="croc")
+    parser.add_argument("--sendme", default="sendme")
     parser.add_argument("--said", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.role == "inside":
