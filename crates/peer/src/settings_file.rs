@@ -92,13 +92,10 @@ impl<T: CommandFactory + FromArgMatches> Given<T> {
             None => (None, Vec::new()),
         };
         let mut all = argv.clone();
-        let end = all.len();
         for from_file in &added {
+            let end = all.len();
             let at = if from_file.is_positional { end } else { 2 };
-            all.splice(
-                at.min(all.len())..at.min(all.len()),
-                from_file.words.clone(),
-            );
+            all.splice(at.min(end)..at.min(end), from_file.words.clone());
         }
         let matches = command
             .clone()

@@ -127,6 +127,24 @@ fn each_flag_has_its_key() {
 }
 
 #[test]
+fn what_has_no_flag_stands_behind_all_that_have_one() {
+    for keys in [
+        ["server", "pin", "idle"],
+        ["idle", "pin", "server"],
+        ["pin", "server", "idle"],
+    ] {
+        let value = |key: &str| if key == "idle" { "9" } else { "\"abc\"" };
+        let lines = keys.map(|key| format!("{key} = {}\n", value(key)));
+        for text in [lines.concat(), format!("[connect]\n{}", lines.concat())] {
+            let connect = Place::with(&text).connect(&["connect"]);
+            assert_eq!(connect.server, "abc", "{text}");
+            assert_eq!(connect.pin.as_deref(), Some("abc"));
+            assert_eq!(connect.common.idle, 9);
+        }
+    }
+}
+
+#[test]
 fn flags_win() {
     let place = Place::with(GOOD);
     let serve = place.serve(&["serve", "--listen", "x", "--idle", "3", "--key", "k"]);
