@@ -40,7 +40,9 @@ pub(crate) async fn hash(
     }
 }
 
-/// The contents of a file of so many bytes at most are read as it is opened.
+/// Bytes of a SHA-256.
+pub(crate) const DIGEST: usize = 32;
+/// The contents of a file of so many bytes at most are read as it is opened, and received as a whole.
 pub(crate) const SMALL: u64 = 64 * 1024;
 
 /// A file from which is sent, and what was read of it.
@@ -308,4 +310,23 @@ pub(crate) async fn receive(
         }
     }
     check(part, stream).await
+}
+
+/// Receives all of a small file into memory, and its SHA-256.
+pub(crate) async fn receive_whole(
+    size: u64,
+    stream: &mut RecvStream,
+    throttle: Option<&Throttle>,
+) -> Result<Vec<u8>, NotReceived> {
+    let mut contents = vec![0; size as usize + DIGEST];
+    read(stream, &mut contents).await?;
+    if let Some(throttle) = throttle {
+        throttle.passed(size as usize).await;
+    }
+    let digest = contents.split_off(size as usize);
+    if Sha256::digest(&contents)[..] == digest {
+        Ok(contents)
+    } else {
+        Err(NotReceived::Damaged)
+    }
 }

@@ -372,7 +372,7 @@ impl Client {
 
 /// Where things go, and how.
 pub(crate) struct To {
-    dir: Arc<Dir>,
+    pub(crate) dir: Arc<Dir>,
     base: PathBuf,
     pub(crate) options: CopyOptions,
     /// What is copied, as a whole.
@@ -447,7 +447,7 @@ impl To {
         begun.map_err(|why| self.no_part(target, why))
     }
 
-    fn no_part(&self, target: &Name, why: NoPart) -> Error {
+    pub(crate) fn no_part(&self, target: &Name, why: NoPart) -> Error {
         match why {
             NoPart::Io(error) => self.error(target, error),
             NoPart::Busy => Error::Busy(self.path(target).display().to_string()),
@@ -669,8 +669,8 @@ pub(crate) struct Begun {
 pub(crate) struct Content {
     pub(crate) size: u64,
     pub(crate) from: u64,
-    modified: Option<u64>,
-    mode: Option<u32>,
+    pub(crate) modified: Option<u64>,
+    pub(crate) mode: Option<u32>,
 }
 
 impl Content {

@@ -24,6 +24,7 @@ mod limits;
 mod name;
 mod part;
 mod passing;
+mod place;
 mod plan;
 mod progress;
 mod put;

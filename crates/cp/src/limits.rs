@@ -133,6 +133,14 @@ impl Share {
         Ok(Turn { _held: [all, None] })
     }
 
+    /// The same, if there is one at once.
+    pub(crate) fn transfer_now(&self) -> Option<Turn> {
+        let all = Arc::clone(&self.all.transfers.free);
+        let all = all.try_acquire_owned().ok()?;
+        let _held = [Some(all), None];
+        Some(Turn { _held })
+    }
+
     pub(crate) async fn listing(&self) -> Result<Turn, Refusal> {
         let own = self.listings.take().await?;
         let all = self.all.listings.take().await?;

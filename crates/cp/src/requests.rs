@@ -1,5 +1,8 @@
 //! The server's side of a stream: one request, and what is done about it.
 
+mod fresh;
+mod store;
+
 use std::io;
 use std::io::ErrorKind::{
     AlreadyExists, DirectoryNotEmpty, InvalidFilename, InvalidInput, IsADirectory, NotADirectory,
@@ -12,23 +15,22 @@ use cap_std::fs::Dir;
 use mpquic::{ReadExactError, RecvStream, SendStream, StreamHints, VarInt};
 use mpquic_peer::{Admitted, Right};
 use sha2::{Digest as _, Sha256};
-use tokio::fs::File;
 use tokio::time::timeout;
 
-use crate::content::{self, NotReceived, NotSent, SMALL, Source, hash};
+use self::fresh::Fresh;
+use self::store::Offer;
+use crate::content::{NotReceived, NotSent, SMALL, Source};
 use crate::error::{Error, is_full};
 use crate::limits::{self, Stamp};
 use crate::name::Name;
-use crate::part::{NoPart, Part};
+use crate::part::NoPart;
 use crate::tree::{self, Hidden, Walk, Want, blocking};
-use crate::wire::{self, Answer, Digest, Kind, Listed, Refusal, RefusalKind, Request, Unread};
+use crate::wire::{self, Answer, Digest, Listed, Refusal, RefusalKind, Request, Unread};
 
 /// The code with which streams are stopped that the server does not read to their end; the answer says why.
 const ENOUGH: VarInt = VarInt::from_u32(3);
 /// How long a client may take for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes of a SHA-256.
-const DIGEST: usize = 32;
 /// The most of what is wrong with a request that the answer tells, characters.
 const QUOTED: usize = 200;
 
@@ -88,10 +90,20 @@ pub(crate) async fn answer(
         send: &mut send,
         recv: &mut recv,
     };
-    let mut is_first = true;
-    while let Some(request) = job.next_request(is_first).await {
-        is_first = false;
-        let goes_on = matches!(&request, Ok(Ok(request)) if may_be_followed(request));
+    let mut next = next_request(job.recv, true).await;
+    while let Some(request) = next {
+        let request = match Fresh::of(request) {
+            Ok(fresh) => {
+                next = match job.take_several(fresh, &mut told).await {
+                    Some(next) => next,
+                    None => return,
+                };
+                continue;
+            }
+            Err(request) => request,
+        };
+        // Others may follow on the stream.
+        let goes_on = matches!(&request, Ok(Ok(Request::Get { .. })));
         let outcome = match request {
             Ok(request) => job.answer(request, goes_on).await,
             Err(gone) => Err(gone),
@@ -102,19 +114,31 @@ pub(crate) async fn answer(
         if is_over {
             return;
         }
+        next = next_request(job.recv, false).await;
     }
     // It fails only if it is ended already.
     let _ = send.finish();
 }
 
-/// Whether another request may follow on the stream.
-fn may_be_followed(request: &Request) -> bool {
-    match request {
-        Request::Get { .. } => true,
-        // Of a large one, the contents are not read.
-        Request::Fresh { size, .. } => *size <= SMALL,
-        _ => false,
-    }
+/// A request, or what is wrong with it in words for the client; an error if nobody would read them.
+type Asked = Result<Result<Request, String>, Error>;
+
+/// The next request. None if there are no more.
+async fn next_request(recv: &mut RecvStream, is_first: bool) -> Option<Asked> {
+    let received = timeout(PATIENCE, wire::receive::<Request>(recv)).await;
+    Some(Ok(match received {
+        Ok(Ok(Some(request))) => Ok(request),
+        Ok(Ok(None)) => Err("an empty request".to_owned()),
+        // The client has given it up, or is gone: nobody would read why.
+        Ok(Err(error @ Unread::Stream(ReadExactError::ReadError(_)))) => {
+            return Some(Err(error.into()));
+        }
+        Ok(Err(Unread::Stream(ReadExactError::FinishedEarly(0)))) if !is_first => return None,
+        Ok(Err(Unread::Stream(_))) => Err("a request that ends too soon".to_owned()),
+        // What is wrong may be quoted in it.
+        Ok(Err(error)) => Err(error.to_string().chars().take(QUOTED).collect()),
+        Err(_) => Err("a request that does not come to its end".to_owned()),
+    }))
 }
 
 /// Why a request is not carried out.
@@ -188,14 +212,6 @@ fn not_received(name: &Name, error: NotReceived) -> Stop {
     }
 }
 
-/// A file or link that a client offers.
-struct Offer {
-    size: u64,
-    modified: Option<u64>,
-    mode: Option<u32>,
-    keep_newer: bool,
-}
-
 /// A request that is carried out.
 struct Job<'a> {
     share: &'a Share,
@@ -206,27 +222,6 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The next request, or what is wrong with it in words for the client; an error if nobody would read them. None if there are no more.
-    async fn next_request(
-        &mut self,
-        is_first: bool,
-    ) -> Option<Result<Result<Request, String>, Error>> {
-        let received = timeout(PATIENCE, wire::receive::<Request>(self.recv)).await;
-        Some(Ok(match received {
-            Ok(Ok(Some(request))) => Ok(request),
-            Ok(Ok(None)) => Err("an empty request".to_owned()),
-            // The client has given it up, or is gone: nobody would read why.
-            Ok(Err(error @ Unread::Stream(ReadExactError::ReadError(_)))) => {
-                return Some(Err(error.into()));
-            }
-            Ok(Err(Unread::Stream(ReadExactError::FinishedEarly(0)))) if !is_first => return None,
-            Ok(Err(Unread::Stream(_))) => Err("a request that ends too soon".to_owned()),
-            // What is wrong may be quoted in it.
-            Ok(Err(error)) => Err(error.to_string().chars().take(QUOTED).collect()),
-            Err(_) => Err("a request that does not come to its end".to_owned()),
-        }))
-    }
-
     /// Answers a request; another one follows if it `goes_on`.
     async fn answer(&mut self, request: Result<Request, String>, goes_on: bool) -> Outcome {
         let name = request.as_ref().ok().map(Request::name).cloned();
@@ -246,11 +241,7 @@ impl Job<'_> {
                     let _ = self.recv.stop(ENOUGH);
                 }
                 let name = name.unwrap_or_default();
-                match refusal.kind {
-                    // As a client finds out that did not look first.
-                    RefusalKind::Present => Ok(format!("has {name} already")),
-                    _ => Err(Error::refused(&name, refusal)),
-                }
+                Err(Error::refused(&name, refusal))
             }
             Err(Stop::Broken(error)) => Err(error),
         }
@@ -259,9 +250,6 @@ impl Job<'_> {
     async fn carry_out(&mut self, request: Result<Request, String>) -> Result<String, Stop> {
         let request = request.map_err(|why| Refusal::new(RefusalKind::Malformed, why))?;
         if !self.share.has(request.name()) {
-            if let Request::Fresh { size, .. } = request {
-                self.pass_over(size).await?;
-            }
             let why = "no such file or folder";
             return Err(Refusal::new(RefusalKind::Missing, why).into());
         }
@@ -288,19 +276,9 @@ impl Job<'_> {
                 };
                 self.put(&name, &offer).await
             }
-            Request::Fresh {
-                name,
-                size,
-                modified,
-                mode,
-            } => {
-                let offer = Offer {
-                    size,
-                    modified,
-                    mode,
-                    keep_newer: true,
-                };
-                self.fresh(&name, &offer).await
+            Request::Fresh { .. } => {
+                let why = "so large a file is offered before it is sent";
+                Err(Refusal::new(RefusalKind::Malformed, why).into())
             }
             Request::Stream { name } => self.stream(&name).await,
             Request::Folder { name, mode } => self.folder(&name, mode).await,
@@ -483,237 +461,6 @@ impl Job<'_> {
             return Err(Refusal::new(RefusalKind::Malformed, why));
         }
         Ok(())
-    }
-
-    async fn put(&mut self, name: &Name, offer: &Offer) -> Result<String, Stop> {
-        self.check_writable(name)?;
-        let _turn = self.limits.transfer().await?;
-        let size = offer.size;
-        let begun = Part::begin(&self.share.root, name, offer.mode.is_some()).await;
-        let begun = begun.map_err(no_part)?;
-        let complete = match begun {
-            Some(_) => None,
-            None => {
-                let complete = self.while_wanted(self.whole(name, size)).await?;
-                complete.map_err(disk)?
-            }
-        };
-        let mut part = match complete {
-            Some(digest) => {
-                let answer = Answer::Resume {
-                    have: size,
-                    digest,
-                    complete: true,
-                };
-                wire::send(self.send, &answer).await?;
-                if self.offset().await?.is_none() {
-                    let (mode, modified) = (offer.mode, offer.modified);
-                    let set = self.blocking(name, move |root, name| {
-                        if let Some(seconds) = modified {
-                            tree::set_modified_of(root, name, seconds);
-                        }
-                        mode.map_or(Ok(()), |mode| tree::set_mode_of(root, name, mode))
-                    });
-                    set.await.map_err(disk)?;
-                    return Ok(format!("has {name} already"));
-                }
-                self.check_older(name, offer).await?;
-                let mut part = self.open_part(name, offer).await?;
-                part.restart().await.map_err(disk)?;
-                part
-            }
-            None => {
-                let mut part = match begun {
-                    Some(part) => part,
-                    None => {
-                        self.check_older(name, offer).await?;
-                        self.open_part(name, offer).await?
-                    }
-                };
-                let answer = Answer::Resume {
-                    have: part.len(),
-                    digest: part.digest(),
-                    complete: false,
-                };
-                wire::send(self.send, &answer).await?;
-                match self.offset().await {
-                    Ok(Some(at)) if at == part.len() => {}
-                    Ok(Some(0)) => part.restart().await.map_err(disk)?,
-                    Ok(Some(at)) => {
-                        part.keep().await;
-                        let why = format!("it has no byte {at} to go on from");
-                        return Err(Refusal::new(RefusalKind::Malformed, why).into());
-                    }
-                    Ok(None) => {
-                        part.keep().await;
-                        return Ok(format!("did not get {name} after all"));
-                    }
-                    Err(error) => {
-                        part.keep().await;
-                        return Err(error.into());
-                    }
-                }
-                part
-            }
-        };
-        let from = part.len();
-        let throttle = self.user.map(Admitted::from);
-        match content::receive(&mut part, size, self.recv, throttle, |_| {}).await {
-            Ok(()) => {}
-            Err(error @ (NotReceived::Stream(_) | NotReceived::Cut)) => {
-                part.keep().await;
-                return Err(not_received(name, error));
-            }
-            Err(error) => {
-                part.discard().await;
-                return Err(not_received(name, error));
-            }
-        }
-        let committed = part.commit(offer.modified, offer.mode).await;
-        committed.map_err(not_written)?;
-        wire::send(self.send, &Answer::Done).await?;
-        let moved = size.saturating_sub(from);
-        Ok(format!("got {name}: {moved} of {size} bytes"))
-    }
-
-    /// Reads the contents of a small file that is refused, and their SHA-256: they are on the stream before the next request, and nothing
-    /// is kept of them.
-    async fn pass_over(&mut self, size: u64) -> Result<(), Stop> {
-        // Of a large one nothing is read, and the stream ends.
-        let mut left = if size <= SMALL {
-            size as usize + DIGEST
-        } else {
-            0
-        };
-        while left > 0 {
-            match self.recv.read_chunk(left).await? {
-                Some(chunk) => left -= chunk.len(),
-                None => break,
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes a small file, behind whose contents is their SHA-256, if nothing is there.
-    async fn fresh(&mut self, name: &Name, offer: &Offer) -> Result<String, Stop> {
-        if offer.size > SMALL {
-            let why = "so large a file is offered before it is sent";
-            return Err(Refusal::new(RefusalKind::Malformed, why).into());
-        }
-        let turn = match self.check_writable(name) {
-            Ok(()) => self.limits.transfer().await,
-            Err(refusal) => Err(refusal),
-        };
-        let _turn = match turn {
-            Ok(turn) => turn,
-            Err(refusal) => {
-                self.pass_over(offer.size).await?;
-                return Err(refusal.into());
-            }
-        };
-        let mut contents = vec![0; offer.size as usize + DIGEST];
-        self.recv.read_exact(&mut contents).await?;
-        if let Some(user) = self.user {
-            user.from().passed(offer.size as usize).await;
-        }
-        let begun = Part::begin(&self.share.root, name, offer.mode.is_some()).await;
-        let Some(mut part) = begun.map_err(no_part)? else {
-            return Err(Refusal::new(RefusalKind::Present, "it is there already").into());
-        };
-        let (contents, digest) = contents.split_at(contents.len() - DIGEST);
-        if let Err(error) = part.append(contents).await {
-            part.discard().await;
-            return Err(disk(error));
-        }
-        if part.digest().0[..] != *digest {
-            part.discard().await;
-            return Err(not_received(name, NotReceived::Damaged));
-        }
-        let committed = part.commit(offer.modified, offer.mode).await;
-        committed.map_err(not_written)?;
-        wire::send(self.send, &Answer::Done).await?;
-        Ok(format!("got {name}: {0} of {0} bytes", offer.size))
-    }
-
-    /// Takes what the client does not know the size of. Nothing is left of it if it is interrupted: nobody could send the rest.
-    async fn stream(&mut self, name: &Name) -> Result<String, Stop> {
-        self.check_writable(name)?;
-        let _turn = self.limits.transfer().await?;
-        let offer = Offer {
-            size: 0,
-            modified: None,
-            mode: None,
-            keep_newer: false,
-        };
-        let mut part = self.open_part(name, &offer).await?;
-        if let Err(error) = part.restart().await {
-            part.discard().await;
-            return Err(disk(error));
-        }
-        let throttle = self.user.map(Admitted::from);
-        let received = match wire::send(self.send, &Answer::Ready).await {
-            Ok(()) => content::receive_pieces(&mut part, self.recv, throttle).await,
-            Err(error) => Err(NotReceived::Stream(error.into())),
-        };
-        let size = part.len();
-        if let Err(error) = received {
-            part.discard().await;
-            return Err(not_received(name, error));
-        }
-        let committed = part.commit(None, None).await;
-        committed.map_err(not_written)?;
-        wire::send(self.send, &Answer::Done).await?;
-        Ok(format!("got {name}: {size} bytes"))
-    }
-
-    /// Refuses to replace what was changed later, if the client wants that kept.
-    async fn check_older(&self, name: &Name, offer: &Offer) -> Result<(), Stop> {
-        let (than, keep) = (offer.modified, offer.keep_newer);
-        let newer = self.blocking(name, move |root, name| {
-            Ok(keep && tree::is_newer(root, name, than))
-        });
-        if newer.await.map_err(disk)? {
-            let why = "the file there is newer";
-            return Err(Refusal::new(RefusalKind::Newer, why).into());
-        }
-        Ok(())
-    }
-
-    /// The digest of the file that is there under its name, if it has this size.
-    async fn whole(&self, name: &Name, size: u64) -> io::Result<Option<Digest>> {
-        let hidden = self.share.hidden.clone();
-        let opened = self.blocking(name, move |root, name| match tree::entry(root, name) {
-            Ok(entry) if entry.kind == Kind::File && entry.size == size => {
-                tree::read(root, name, &hidden).map(Some)
-            }
-            // What is there is in the way, or nothing is: this shows when the file is to be written.
-            _ => Ok(None),
-        });
-        let Some((file, _)) = opened.await? else {
-            return Ok(None);
-        };
-        let _turn = self.limits.hash().await;
-        let mut sum = Sha256::new();
-        let len = hash(&mut File::from_std(file), u64::MAX, &mut sum).await?;
-        Ok((len == size).then(|| Digest(sum.finalize().into())))
-    }
-
-    async fn open_part(&self, name: &Name, offer: &Offer) -> Result<Part, Stop> {
-        let opening = async {
-            let _turn = self.limits.hash().await;
-            Part::open(&self.share.root, name, offer.mode.is_some()).await
-        };
-        self.while_wanted(opening).await?.map_err(no_part)
-    }
-
-    /// From where on the client sends; `None` if it sends nothing.
-    async fn offset(&mut self) -> Result<Option<u64>, Error> {
-        let mut at = [0; 8];
-        match self.recv.read_exact(&mut at).await {
-            Ok(()) => Ok(Some(u64::from_be_bytes(at))),
-            Err(ReadExactError::FinishedEarly(0)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 
     async fn folder(&mut self, name: &Name, mode: Option<u32>) -> Result<String, Stop> {

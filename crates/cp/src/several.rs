@@ -1,14 +1,16 @@
 //! Small files: several are asked for or sent at a time, on one stream, so that they do not wait for a round trip each.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use mpquic::{ReadError, ReadExactError, RecvStream};
 
 use crate::client::{Client, FILES, unexpected};
-use crate::content::{NotSent, SMALL, Source};
+use crate::content::{self, NotReceived, NotSent, SMALL, Source};
 use crate::error::Error;
-use crate::get::{Begun, Content, To, tell};
+use crate::get::{Content, To, tell};
 use crate::name::Name;
+use crate::place::{Gathered, TOGETHER, Whole, place};
 use crate::progress::Progress;
 use crate::put::Origin;
 use crate::tree::{Hidden, blocking};
@@ -79,55 +81,90 @@ impl Client {
         let mut recv = self.ask_for(&fresh).await?;
         let mut rest = Turn::new();
         let mut left = fresh.into_iter();
+        let mut gathered = Gathered::new();
+        let mut ended = Ok(());
         for (entry, target) in left.by_ref() {
-            let content = match wire::receive(&mut recv).await {
-                Ok(Some(Answer::Refused(refusal))) => {
-                    if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::Limit) {
-                        rest.push((entry, target));
-                    } else {
-                        tell(Error::refused(&entry.name, refusal), false, progress)?;
+            let came = {
+                let mut coming = pin!(self.whole(&entry, &mut recv));
+                match gathered.before(coming.as_mut()).await {
+                    Some(came) => came,
+                    // What is here does not wait for what is slow to come.
+                    None => {
+                        to.place(gathered.take(), &mut rest, progress).await?;
+                        coming.await
                     }
-                    continue;
                 }
-                Ok(Some(answer)) => Content::of(answer)?,
-                Ok(None) => return Err(Error::Malformed("an empty answer".to_owned())),
-                // It may be a later file that the server cannot read to its end: what came before is lost with it.
-                Err(Unread::Stream(ReadExactError::ReadError(ReadError::Reset(_)))) => {
+            };
+            match came {
+                Ok((contents, content)) => {
+                    progress.moved(content.size);
+                    gathered.push(Small {
+                        entry,
+                        target,
+                        contents,
+                        content,
+                    });
+                }
+                Err(Missed::Told(error)) => tell(error, false, progress)?,
+                Err(Missed::Again) => rest.push((entry, target)),
+                Err(Missed::Lost) => {
                     rest.push((entry, target));
                     break;
                 }
-                Err(error) => return Err(error.into()),
-            };
-            if content.from != 0 {
-                let why = format!("it goes on at byte {}", content.from);
-                return Err(Error::Malformed(why));
-            }
-            let taken = match to.begin(&entry, &target).await {
-                Ok(Some(part)) => {
-                    let begun = Begun {
-                        entry: entry.clone(),
-                        target: target.clone(),
-                        part,
-                    };
-                    self.take(begun, content, &mut recv, to, progress).await
-                }
-                Ok(None) => {
-                    // It came to be here meanwhile: that is looked at when it is asked for by itself.
-                    rest.push((entry, target));
+                Err(Missed::Broken(error)) => {
+                    ended = Err(error);
                     break;
                 }
-                Err(error) => Err(error),
-            };
-            match taken {
-                Ok(()) => continue,
-                Err(Error::Cut(_)) => rest.push((entry, target)),
-                Err(error) => tell(error, false, progress)?,
             }
-            // The rest of its contents may be on the stream.
-            break;
+            if gathered.files.len() == TOGETHER {
+                to.place(gathered.take(), &mut rest, progress).await?;
+            }
         }
+        to.place(gathered.take(), &mut rest, progress).await?;
+        ended?;
         rest.extend(left);
         Ok(rest)
+    }
+
+    /// The next file on a stream.
+    async fn whole(
+        &self,
+        entry: &Entry,
+        recv: &mut RecvStream,
+    ) -> Result<(Vec<u8>, Content), Missed> {
+        let content = match wire::receive(recv).await {
+            Ok(Some(Answer::Refused(refusal))) => {
+                return Err(match refusal.kind {
+                    RefusalKind::Busy | RefusalKind::Limit => Missed::Again,
+                    _ => Missed::Told(Error::refused(&entry.name, refusal)),
+                });
+            }
+            Ok(Some(answer)) => Content::of(answer).map_err(Missed::Broken)?,
+            Ok(None) => {
+                let why = "an empty answer".to_owned();
+                return Err(Missed::Broken(Error::Malformed(why)));
+            }
+            // It may be a later file that the server cannot read to its end: what came before is lost with it.
+            Err(Unread::Stream(ReadExactError::ReadError(ReadError::Reset(_)))) => {
+                return Err(Missed::Lost);
+            }
+            Err(error) => return Err(Missed::Broken(error.into())),
+        };
+        if content.from != 0 {
+            let why = format!("it goes on at byte {}", content.from);
+            return Err(Missed::Broken(Error::Malformed(why)));
+        }
+        if content.size > SMALL {
+            // It has grown. Its contents are on the stream.
+            return Err(Missed::Lost);
+        }
+        let received = content::receive_whole(content.size, recv, self.throttle()).await;
+        match received {
+            Ok(contents) => Ok((contents, content)),
+            Err(NotReceived::Damaged) => Err(Missed::Told(Error::Damaged(entry.name.clone()))),
+            Err(NotReceived::Stream(error)) => Err(Missed::Broken(error)),
+            Err(NotReceived::Cut | NotReceived::File(_)) => Err(Missed::Lost),
+        }
     }
 
     /// Asks for all of them.
@@ -227,6 +264,60 @@ impl Client {
             }
         }
         Ok(rest)
+    }
+}
+
+/// A small file that came.
+struct Small {
+    entry: Entry,
+    target: Name,
+    contents: Vec<u8>,
+    content: Content,
+}
+
+/// Why the next file on a stream did not come.
+enum Missed {
+    /// It cannot be had.
+    Told(Error),
+    /// It is to be had by itself.
+    Again,
+    /// So is it, and what comes behind it.
+    Lost,
+    /// The connection is, or what the server says makes no sense.
+    Broken(Error),
+}
+
+impl To {
+    /// Gives them their names. Those are to be had by themselves in whose place something came to be meanwhile.
+    async fn place(
+        &self,
+        small: Vec<Small>,
+        rest: &mut Turn,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let (mut files, mut sizes, mut wholes) = (Turn::new(), Vec::new(), Vec::new());
+        for one in small {
+            sizes.push(one.content.size);
+            wholes.push(Whole {
+                name: one.target.clone(),
+                contents: one.contents,
+                modified: one.content.modified,
+                mode: one.content.mode.filter(|_| self.options.permissions),
+            });
+            files.push((one.entry, one.target));
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let placed = place(&self.dir, wholes).await;
+        for (((entry, target), size), placed) in files.into_iter().zip(sizes).zip(placed) {
+            match placed {
+                Ok(true) => progress.file_done(&entry.name, size, false),
+                Ok(false) => rest.push((entry, target)),
+                Err(why) => tell(self.no_part(&target, why), false, progress)?,
+            }
+        }
+        Ok(())
     }
 }
 
