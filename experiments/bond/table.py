@@ -11,6 +11,9 @@ is 50 packets of 200 bytes a second in the direction of the flows, by UDP (of MP
 while the second link is away for a third of the time. Writes flows.csv (a row for each flow and second), calls.csv (a row for each packet that
 came, and one for each that did not) and table.md. The networks of others' published figures are 100 + 100 Mbit/s, as here by default.
 
+TCP inside has CUBIC, as most machines do (--congestion bbr for another one that the kernel has): what a flow gets through a tunnel depends on it, as it does not
+through a proxy.
+
 It can be run in pieces: rows are appended, a cell that is there is not run again, and the table is of all rows. So the issue's load, three runs of
 five numbers of flows, takes some 7 minutes of each variant a run:
 
@@ -80,6 +83,12 @@ def poured(connection, seconds):
         pass
 
 
+def controlled(connection, name):
+    """Which congestion controller of the kernel a socket has, and those that a listener accepts."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+    return connection
+
+
 def line_of(connection):
     line = b""
     while not line.endswith(b"\n"):
@@ -90,7 +99,7 @@ def line_of(connection):
     return line
 
 
-def serve(address):
+def serve(address, congestion):
     calls = {}
 
     def answer(connection):
@@ -109,7 +118,7 @@ def serve(address):
     def listen(protocol, port):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address, port))
+        controlled(listener, congestion).bind((address, port))
         listener.listen(64)
         while True:
             threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
@@ -144,8 +153,8 @@ def serve(address):
 class Way:
     """How a variant reaches the target."""
 
-    def __init__(self, variant):
-        self.variant = variant
+    def __init__(self, variant, congestion):
+        self.variant, self.congestion = variant, congestion
         outside = os.environ.get("LAB_OUTSIDE")
         self.host = TARGET if variant in ("socks", "tun") else outside
         self.port = PORT + 1 if variant == "mptcp" else PORT
@@ -159,7 +168,7 @@ class Way:
             return connection
         protocol = IPPROTO_MPTCP if self.variant == "mptcp" else 0
         connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, protocol)
-        connection.settimeout(20)
+        controlled(connection, self.congestion).settimeout(20)
         connection.connect((self.host, self.port))
         return connection
 
@@ -265,7 +274,7 @@ def inside(options):
             time.sleep(0.1)
         # Both links have their paths.
         time.sleep(1)
-    way = Way(options.variant)
+    way = Way(options.variant, options.congestion)
     for name, count in json.loads(options.cells):
         if name == "outage":
             found = cell(way, "down", count, 3 * options.seconds, lambda: outage(3 * options.seconds))
@@ -413,6 +422,7 @@ def main():
     parser.add_argument("--flows", default="1,2,4,8,16")
     parser.add_argument("--directions", default="down,up")
     parser.add_argument("--variants", default=",".join(VARIANTS))
+    parser.add_argument("--congestion", default="cubic")
     parser.add_argument("--seconds", type=float, default=12, help="of a cell")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--no-outage", dest="outage", action="store_false")
@@ -424,7 +434,7 @@ def main():
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.role == "serve":
-        return serve(options.address)
+        return serve(options.address, options.congestion)
     if options.role == "inside":
         return inside(options)
     for program in (options.bond, options.lab):
@@ -443,7 +453,7 @@ def main():
             (folder / "token").write_bytes(os.urandom(32).hex().encode())
             me = [sys.executable, str(Path(__file__).resolve())]
             for name, address in ((behind, TARGET), (outer, "0.0.0.0")):
-                started.append(subprocess.Popen(["ip", "netns", "exec", name, *me, "serve", "--address", address]))
+                started.append(subprocess.Popen(["ip", "netns", "exec", name, *me, "serve", "--congestion", options.congestion, "--address", address]))
             with open(folder / "far.log", "w") as log:
                 words = [options.bond, "serve", "--token-file", folder / "token", "--tun", "10.66.0.0/24", "--allow", f"{TARGET}/32:*"]
                 started.append(subprocess.Popen(["ip", "netns", "exec", outer, *words], stdout=log, stderr=log,
@@ -457,7 +467,7 @@ def main():
                 cells = absent(options, number, variant, there)
                 if not cells:
                     continue
-                words = [*me, "inside", "--variant", variant, "--token", folder / "token", "--pin", pin, "--log", folder / "near.log",
+                words = [*me, "inside", "--congestion", options.congestion, "--variant", variant, "--token", folder / "token", "--pin", pin, "--log", folder / "near.log",
                          "--bond", options.bond, "--cells", json.dumps(cells), "--seconds", str(options.seconds)]
                 shell = ["ip", "netns", "exec", outer, options.lab, "shell", "--network", options.network, "--", *words]
                 # One after the other, each with a fresh connection.

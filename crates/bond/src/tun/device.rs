@@ -15,6 +15,10 @@ const BUFFER: usize = 256 * 1024;
 /// The largest packet, bytes.
 const LARGEST: usize = 65_535;
 
+/// Packets that the system keeps until they are read. By itself it keeps 500, which what a TCP sender has in flight over two links goes beyond: acknowledgements
+/// that waited for each other let it send hundreds of packets at once, of which many were lost here.
+const QUEUE: usize = 4096;
+
 /// A device that is up.
 pub(crate) struct Device {
     inner: AsyncDevice,
@@ -56,7 +60,7 @@ impl Device {
             };
             ip(&format!("address add {address} dev {name}{nodad}"))?;
         }
-        ip(&format!("link set {name} up"))
+        ip(&format!("link set {name} txqueuelen {QUEUE} up"))
     }
 
     /// Reads packets, and hands each to `with`, until the device fails.

@@ -1,6 +1,7 @@
 //! A tunnel for all of a machine's packets: a TUN device at each end, and lanes and datagrams of the connection between them.
 
 mod client;
+mod codel;
 mod device;
 mod packet;
 mod routes;

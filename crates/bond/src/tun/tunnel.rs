@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,14 +18,17 @@ use mpquic::{Connection, DatagramOptions, RecvStream, SendStream};
 use mpquic_peer::Throttle;
 use tokio::sync::mpsc;
 
+use super::codel::CoDel;
 use super::packet::Head;
 use crate::live::{self, Loads};
 use crate::wire::TUNNEL as MARK;
 
 /// Streams of a tunnel.
 pub(crate) const LANES: usize = 32;
-/// Packets that wait for a lane. More are dropped: a TCP sender takes that for a full queue, which it is.
-const WAITING: usize = 256;
+/// Packets that wait for a lane, and bytes that wait for all of them. More are dropped, and before that those that [`CoDel`] picks: a TCP sender takes that for a full
+/// queue, which it is.
+const WAITING: usize = 4096;
+const BYTES: usize = 8 << 20;
 /// Bytes that are written to a lane at a time.
 const PIECE: usize = 64 * 1024;
 const HEAD: usize = 4 + 1 + 4;
@@ -50,6 +53,8 @@ pub(crate) type Sink = Arc<dyn Fn(&[u8]) + Send + Sync>;
 pub(crate) struct Tunnel {
     pub(crate) connection: Connection,
     lanes: Vec<Lane>,
+    /// Bytes that wait for lanes.
+    waiting: AtomicUsize,
     flows: RandomState,
     number: AtomicU32,
     copies: Throttle,
@@ -60,10 +65,13 @@ pub(crate) struct Tunnel {
 }
 
 struct Lane {
-    queue: mpsc::Sender<Bytes>,
+    queue: mpsc::Sender<Waiting>,
     /// Until its stream is there.
-    waits: Mutex<Option<mpsc::Receiver<Bytes>>>,
+    waits: Mutex<Option<mpsc::Receiver<Waiting>>>,
 }
+
+/// A packet for a lane, and since when it waits.
+type Waiting = (Instant, Bytes);
 
 impl fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,6 +91,7 @@ impl Tunnel {
         Arc::new(Self {
             connection,
             lanes: (0..LANES).map(lane).collect(),
+            waiting: AtomicUsize::new(0),
             flows: RandomState::new(),
             number: AtomicU32::new(0),
             copies: Throttle::new(COPIES.parse().ok()),
@@ -99,9 +108,12 @@ impl Tunnel {
         if head.is_tcp {
             let flow = flow();
             let lane = &self.lanes[flow as usize % LANES];
-            // A full lane drops it, as a full queue does. What waits does not hold the buffer that it was read into.
-            if let Ok(room) = lane.queue.try_reserve() {
-                room.send(Bytes::copy_from_slice(packet));
+            if self.waiting.load(Ordering::Relaxed) + packet.len() <= BYTES
+                && let Ok(room) = lane.queue.try_reserve()
+            {
+                self.waiting.fetch_add(packet.len(), Ordering::Relaxed);
+                // What waits does not hold the buffer that it was read into.
+                room.send((Instant::now(), Bytes::copy_from_slice(packet)));
             }
             return;
         }
@@ -166,8 +178,36 @@ impl Tunnel {
             .take();
         let Some(waits) = waits else { return };
         tokio::select! {
-            _ = outward(send, waits) => {}
+            _ = self.outward(send, waits) => {}
             _ = self.inward(recv) => {}
+        }
+    }
+
+    async fn outward(
+        &self,
+        mut send: SendStream,
+        mut waits: mpsc::Receiver<Waiting>,
+    ) -> Option<()> {
+        let mut codel = CoDel::default();
+        loop {
+            let mut next = Some(waits.recv().await?);
+            let now = Instant::now();
+            let mut piece = BytesMut::new();
+            while let Some((since, packet)) = next {
+                self.waiting.fetch_sub(packet.len(), Ordering::Relaxed);
+                if !codel.drops(now.saturating_duration_since(since), now) {
+                    // The device has no larger ones.
+                    piece.put_u16(packet.len() as u16);
+                    piece.put_slice(&packet);
+                }
+                next = match piece.len() < PIECE {
+                    true => waits.try_recv().ok(),
+                    false => None,
+                };
+            }
+            if !piece.is_empty() {
+                send.write_chunk(piece.freeze()).await.ok()?;
+            }
         }
     }
 
@@ -191,23 +231,6 @@ impl Tunnel {
             }
             rest.extend_from_slice(&chunk);
         }
-    }
-}
-
-async fn outward(mut send: SendStream, mut waits: mpsc::Receiver<Bytes>) -> Option<()> {
-    loop {
-        let mut next = Some(waits.recv().await?);
-        let mut piece = BytesMut::new();
-        while let Some(packet) = next {
-            // The device has no larger ones.
-            piece.put_u16(packet.len() as u16);
-            piece.put_slice(&packet);
-            next = match piece.len() < PIECE {
-                true => waits.try_recv().ok(),
-                false => None,
-            };
-        }
-        send.write_chunk(piece.freeze()).await.ok()?;
     }
 }
 
