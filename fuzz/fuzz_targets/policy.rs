@@ -30,6 +30,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
             source: "fuzzing".into(),
             training: "none".into(),
             seed: 0,
+            ..Provenance::default()
         },
     };
     if let Ok(mut policy) = Policy::from_bytes(data, card, &Options::default()) {

@@ -1,4 +1,4 @@
-"""The command line: train, check, evaluate, figure; the work is done elsewhere."""
+"""The command line: train, curves, check, evaluate, figure; the work is done elsewhere."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import check, evaluate, figures, recipes
+from . import check, curve, evaluate, export, figures, recipes
 from .states import MODELS
 
 
@@ -30,12 +30,16 @@ def parser():
     train.add_argument("--out", type=Path, default=recipes.SHIPPED, help="folder of the model (default: models/)")
     train.add_argument("--curves", type=Path, default=recipes.curve_file("x").parent, help="folder of the curve")
 
-    export = commands.add_parser(
+    plain = commands.add_parser(
         "export", help="write a model's network as it is before training, with its card: what stands in for the trained"
     )
-    export.add_argument("model", choices=sorted(MODELS))
-    export.add_argument("--seed", type=int, default=1)
-    export.add_argument("--out", type=Path, required=True, help="folder")
+    plain.add_argument("model", choices=sorted(MODELS))
+    plain.add_argument("--seed", type=int, default=1)
+    plain.add_argument("--out", type=Path, required=True, help="folder")
+
+    curves = commands.add_parser("curves", help="print what training runs came to against minRTT, and draw them in one picture")
+    curves.add_argument("runs", nargs="+", type=Path, metavar="CSV", help="learning curves")
+    curves.add_argument("--picture", type=Path, help="the PNG file")
 
     checked = commands.add_parser("check", help="compare onnxruntime and the Rust engines on random and recorded states")
     checked.add_argument("model", choices=sorted(MODELS))
@@ -95,6 +99,9 @@ def main(arguments=None):
     if args.command == "export":
         print(recipes.untrained(args.model, args.seed, args.out, command_of(args)))
         return 0
+    if args.command == "curves":
+        print(curve.compare(args.runs, args.picture))
+        return 0
     if args.command == "figure":
         figure = figures.FIGURES[args.figure]
         also = [(name, args.figure.partition("-")[0], config) for name, config in args.also]
@@ -129,7 +136,10 @@ def main(arguments=None):
         rivals=args.rivals,
     )
     print(evaluate.table(report["metrics"]))
-    evaluate.save(report, args.out or recipes.result_file(args.model))
+    out = args.out or recipes.result_file(args.model)
+    evaluate.save(report, out)
+    if not (args.file or args.out or args.only or args.rivals) and args.networks == "held-back":
+        export.judged(file, evaluate.in_short(report, out.relative_to(recipes.TRAINING.parent)))
     print(f"{time.monotonic() - began:.0f} s")
     return 0
 

@@ -32,6 +32,46 @@ class Curve:
         _draw(self.path.with_suffix(".png"), columns, self.rows)
 
 
+# The column that trials of a policy make: its change of the metric against minRTT.
+JUDGED = "against_minrtt"
+
+
+def compare(paths, picture=None):
+    """What runs came to, as a table: against minRTT at the first trial, at the best and at the last one."""
+    runs = []
+    lines = ["| run | trials | first | best | at | last |", "|---|---|---|---|---|---|"]
+    for path in map(Path, paths):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        amount = next(iter(rows[0]))
+        points = [(int(row[amount]), float(row[JUDGED])) for row in rows if row.get(JUDGED)]
+        best = min(points, key=lambda point: point[1])
+        runs.append((path.stem, points))
+        first, last = points[0][1], points[-1][1]
+        lines.append(f"| {path.stem} | {len(points)} | {first:+.1%} | {best[1]:+.1%} | {best[0]} {amount} | {last:+.1%} |")
+    if picture:
+        _beside(picture, runs)
+    return "\n".join(lines)
+
+
+def _beside(path, runs):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(7, 3))
+    for name, points in runs:
+        axis.plot(*zip(*((at, 100 * value) for at, value in points)), linewidth=1, label=name)
+    axis.axhline(0, color="black", linewidth=0.5)
+    axis.set(xlabel="decisions, or pages", ylabel="against minRTT, %", xscale="log")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=7)
+    figure.tight_layout()
+    figure.savefig(path, dpi=100, metadata={"Software": None})
+    pyplot.close(figure)
+
+
 def _short(value):
     return f"{value:.5g}" if isinstance(value, float) else value
 

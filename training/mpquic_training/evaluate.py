@@ -178,6 +178,16 @@ def evaluate(name, model, networks, seeds, congestion="olia", threads=2, say=lam
     }
 
 
+def in_short(report, file):
+    """The report's headline against minRTT, for a card. `file`: where the whole report is."""
+    name, entry = next(iter(report["metrics"].items()))
+    found = entry["against"]["learned against minrtt"]
+    return (
+        f"{name} {found['change']:+.1%} ({found['low']:+.1%} to {found['high']:+.1%}) of minrtt's, "
+        f"{len(report['networks'])} networks, {report['congestion']}: {file}"
+    )
+
+
 def save(report, path):
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

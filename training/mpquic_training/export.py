@@ -2,9 +2,12 @@
 the operators of the compiled plan.
 """
 
+import functools
 import hashlib
 import json
+import subprocess
 import warnings
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +22,8 @@ OPERATORS = {
 }  # fmt: skip
 OPSET = 17
 MOST_BYTES = 1_000_000
+# Whose versions a card names: what computes the weights and draws the numbers.
+LIBRARIES = ("gymnasium", "numpy", "onnx", "torch")
 
 
 class _Shaped(torch.nn.Module):
@@ -80,8 +85,28 @@ def onnx_bytes(network, model):
     return data
 
 
-def card(model, data, training, seed):
-    """The card of ONNX bytes. `training`: the command that makes them."""
+@functools.cache
+def _commit():
+    """The commit that is checked out here, with a + where files of it have been changed; None outside of a repository."""
+
+    def git(*words):
+        done = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _origin():
+    """What a card says of the programs that are at work here."""
+    versions = {name: metadata.version(name) for name in LIBRARIES}
+    return {"commit": _commit(), "versions": versions}
+
+
+def card(model, data, training, seed, more=None):
+    """The card of ONNX bytes. `training`: the command that makes them; `more`: what else is known of where they come from."""
     features = []
     for feature in model.features:
         entry = {"name": feature.name, "unit": feature.unit}
@@ -97,24 +122,37 @@ def card(model, data, training, seed):
         "onnx_sha256": hashlib.sha256(data).hexdigest(),
         "inputs": [{"name": "state", "shape": list(model.shape), "axis": model.axis, "features": features}],
         "outputs": [{"name": model.output, "shape": list(model.output_shape), "meaning": list(model.meaning)}],
-        "provenance": {"source": model.source, "training": training, "seed": seed},
-    }
+        "provenance": {
+            "source": model.source, "training": training, "seed": seed,
+            **{key: value for key, value in (_origin() | (more or {})).items() if value},
+        },
+    }  # fmt: skip
 
 
-def write(network, model, path, training, seed):
+def write(network, model, path, training, seed, more=None):
     """Writes `path` and the card beside it; returns `path`."""
     path = Path(path)
     data = onnx_bytes(network, model)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    text = json.dumps(card(model, data, training, seed), indent=2, ensure_ascii=False)
-    path.with_suffix(".json").write_text(text + "\n")
+    _save_card(path, card(model, data, training, seed, more))
     return path
+
+
+def _save_card(path, card):
+    path.with_suffix(".json").write_text(json.dumps(card, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_card(path):
     """The card beside an ONNX file."""
     return json.loads(Path(path).with_suffix(".json").read_text())
+
+
+def judged(path, held_out):
+    """Has the card beside an ONNX file say what the policy is worth on networks that it was not trained on."""
+    card = read_card(path)
+    card["provenance"]["held_out"] = held_out
+    _save_card(Path(path), card)
 
 
 def normalise(card, states):

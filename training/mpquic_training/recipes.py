@@ -188,38 +188,43 @@ def first_alone(states):
 
 def train_dqn(session):
     """Section 15 with another reward (`Hurry`), more exploration, many more chunks than the paper's 300, and a margin in
-    favour of minRTT that is part of the exported network. "let_go": the teacher's weight falls to 0."""
+    favour of minRTT that is part of the exported network. "let_go": the teacher's weight falls to 0. "paper": the paper's
+    reward, network, loss and constants from random weights, no teacher and no margin, on our training networks."""
     from .envs import ChunkEnv
     from .networks import DQN_TRAINING
 
     model = MODELS["dqn"]
     trial = Trial("dqn", ("video:15:5Mbit/s",), "chunk_time", _every_nth(DQN_TRAINING, 50), {})
     keeper = Keeper(model, trial)
-    lets_go = session.variant == "let_go"
-    amount = session.amount or (24_000 if lets_go else 100_000)
-    settings = dqn.Settings(
-        hidden=(64, 64, 64), decay_weights=0.03, decay=0.9997, floor=0.5, hold=True, rate=2e-3, rate_end=5e-5, gamma=0.95, batch=256,
-        updates=0.3, refresh=500, average=0.999, huber=0.3, start=2000, memory=200_000, lessons=3000, margin=0.2,
-        teach=(2.0, 0.0) if lets_go else (2.0, 1.0), taught=LET_GO if lets_go else 1.0,
-    )  # fmt: skip
+    lets_go, paper = session.variant == "let_go", session.variant == "paper"
+    amount = session.amount or (24_000 if session.variant else 100_000)
     states = _States(model)
-    env = Hurry(Steady(ChunkEnv(workloads=("video:30:5Mbit/s", "video:30"))))
+    env = Steady(ChunkEnv(workloads=("video:30:5Mbit/s", "video:30")))
+    if paper:
+        settings, teacher, margins = dqn.Settings(double=False), None, (0.0,)
+    else:
+        settings = dqn.Settings(
+            hidden=(64, 64, 64), decay_weights=0.03, decay=0.9997, floor=0.5, hold=True, rate=2e-3, rate_end=5e-5, gamma=0.95,
+            batch=256, updates=0.3, refresh=500, average=0.999, huber=0.3, start=2000, memory=200_000, lessons=3000, margin=0.2,
+            teach=(2.0, 0.0) if lets_go else (2.0, 1.0), taught=LET_GO if lets_go else 1.0,
+        )  # fmt: skip
+        env, teacher, margins = Hurry(env), first_alone, MARGINS
 
     def check(values, taken):
         network = copy.deepcopy(values)
         alone = not lets_go or taken >= LET_GO * amount
         plain = network[-1].bias[MIN_RTT].item()
         found = []
-        for margin in MARGINS:
+        for margin in margins:
             with torch.no_grad():
                 network[-1].bias[MIN_RTT] = plain + margin
             found.append(keeper(network, alone)["against_minrtt"])
         best = int(np.argmin(found))
-        return {"against_minrtt": found[best], "margin": MARGINS[best]}
+        return {"against_minrtt": found[best], "margin": margins[best]}
 
     dqn.train(
         env, states, settings, session.seed, amount, session.curve, max(amount // 15, 1), check,
-        session.stop, first_alone,
+        session.stop, teacher,
     )  # fmt: skip
     env.close()
     network = Values(10, 7, settings.hidden)
@@ -297,7 +302,7 @@ class Relative(gymnasium.Wrapper):
 
 def train_sailfish(session):
     """Section 16 with its repairs. "oracle": the policy sees the links' true rates, as the thesis' does; "thesis": that,
-    and the reward of section 4.1 as it stands."""
+    and the reward of section 4.1 as it stands; "paper": that, and the constants of the thesis' code, each page once."""
     from .envs import PageEnv
     from .networks import SAILFISH_TRAINING, TRAINING_PAGES
 
@@ -309,12 +314,15 @@ def train_sailfish(session):
     keeper = Keeper(model, trial)
     amount = session.amount or 3000
     torch.manual_seed(session.seed)
-    settings = a2c.Settings(
-        actor_rate=1e-3, pages=8, group=4, gamma=0.9, normalise=True, clip=1.0, entropy=(0.03, 0.003),
-        entropy_pages=amount // 2,
-    )  # fmt: skip
+    if session.variant == "paper":
+        settings = a2c.Settings(entropy_pages=amount)
+    else:
+        settings = a2c.Settings(
+            actor_rate=1e-3, pages=8, group=4, gamma=0.9, normalise=True, clip=1.0, entropy=(0.03, 0.003),
+            entropy_pages=amount // 2,
+        )  # fmt: skip
     states = _States(model)
-    if session.variant == "thesis":
+    if session.variant in ("thesis", "paper"):
         env = Steady(PageEnv(workloads=workloads, rates=rates))
     else:
         env = Relative(Steady(PageEnv(workloads=workloads, rates=rates, scheduler={"loss_weight": 0.0})))
@@ -443,7 +451,7 @@ class _States:
 
 RECIPES = {"dqn": train_dqn, "sailfish": train_sailfish, "gaps": train_gaps}
 # Other ways to train them, for comparisons.
-VARIANTS = {"dqn": ("let_go",), "sailfish": ("oracle", "thesis"), "gaps": ("let_go", "paper")}
+VARIANTS = {"dqn": ("let_go", "paper"), "sailfish": ("oracle", "thesis", "paper"), "gaps": ("let_go", "paper")}
 
 
 def states_file(name):
@@ -466,12 +474,18 @@ def train(name, seed, minutes, amount, out, curves, command, variant=None):
     """Trains, and writes the model, its curve and some states; `out` and `curves` are folders. Returns the ONNX file."""
     if variant is not None and variant not in VARIANTS[name]:
         raise ValueError(f"{name} has no variant {variant!r}, only {', '.join(VARIANTS[name])}")
+    from .networks import TRAINING as networks
+
     curve = Curve(Path(curves) / f"{name}.csv" if curves else None)
     network, states = RECIPES[name](Session(seed, minutes, amount, curve, variant))
     curve.save()
+    shipped = bool(curves) and Path(curves) == curve_file(name).parent
     if curves:
-        states.save(states_file(name) if Path(curves) == curve_file(name).parent else Path(curves) / f"{name}.npz")
-    return export.write(network, MODELS[name], Path(out) / f"{name}.onnx", command, seed)
+        states.save(states_file(name) if shipped else Path(curves) / f"{name}.npz")
+    more = {"networks": f"{len(networks[name])}, {name.upper()}_TRAINING in training/mpquic_training/networks.py"}
+    if shipped:
+        more["curve"] = f"training/curves/{name}.csv"
+    return export.write(network, MODELS[name], Path(out) / f"{name}.onnx", command, seed, more)
 
 
 def untrained(name, seed, out, command):

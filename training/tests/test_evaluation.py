@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from mpquic_training import evaluate
+from mpquic_training import curve, evaluate
 from mpquic_training.compare import change, verdict
 
 
@@ -69,3 +69,24 @@ def test_other_models_are_judged_beside_the_first():
     assert against["other against learned"]["change"] == pytest.approx(-0.5)
     assert against["other against minrtt"]["change"] == pytest.approx(-0.875)
     assert "learned against other" not in against
+
+
+def test_runs_are_compared_by_their_trials_against_minrtt(tmp_path):
+    for name, trials in (("ours", (0.1, -0.2, -0.1)), ("paper", (0.5, 0.25))):
+        rows = "".join(f"{100 * (i + 1)},1,{value}\n" for i, value in enumerate(trials))
+        (tmp_path / f"{name}.csv").write_text("actions,reward,against_minrtt\n" + rows)
+    picture = tmp_path / "both.png"
+    table = curve.compare([tmp_path / "ours.csv", tmp_path / "paper.csv"], picture).splitlines()
+    assert table[2] == "| ours | 3 | +10.0% | -20.0% | 200 actions | -10.0% |"
+    assert table[3] == "| paper | 2 | +50.0% | +25.0% | 200 actions | +25.0% |"
+    assert picture.stat().st_size > 1000
+
+
+def test_a_report_in_short_is_its_headline_against_minrtt():
+    found = {"change": -0.015, "low": -0.036, "high": 0.003}
+    report = {
+        "metrics": {"chunk_time": {"against": {"learned against minrtt": found}}},
+        "networks": ["a", "b"],
+        "congestion": "olia",
+    }
+    assert evaluate.in_short(report, "x.json") == "chunk_time -1.5% (-3.6% to +0.3%) of minrtt's, 2 networks, olia: x.json"

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -61,6 +62,15 @@ def test_the_card_belongs_to_the_file(exported):
     assert card["inputs"][0]["shape"] == list(model.shape)
     assert [f["name"] for f in card["inputs"][0]["features"]] == [f.name for f in model.features]
     assert path.stat().st_size < export.MOST_BYTES
+
+
+def test_the_card_says_where_the_weights_come_from(exported):
+    _, _, path = exported
+    origin = export.read_card(path)["provenance"]
+    assert origin["versions"] == {name: metadata.version(name) for name in export.LIBRARIES}
+    assert "held_out" not in origin
+    export.judged(path, "chunk_time -1.5%")
+    assert export.read_card(path)["provenance"] == origin | {"held_out": "chunk_time -1.5%"}
 
 
 def test_one_network_gives_one_file(exported):

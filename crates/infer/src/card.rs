@@ -1,7 +1,7 @@
 //! The model card: what a policy takes, gives and comes from. Checked here on its own; against the ONNX file in
 //! `load`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -118,8 +118,8 @@ pub struct Output {
     pub meaning: Vec<String>,
 }
 
-/// Where the weights come from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Where the weights come from. What is not known of them is left out of the card.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// The paper, specification or project that the policy follows.
@@ -128,6 +128,21 @@ pub struct Provenance {
     pub training: String,
     /// The seed of that command.
     pub seed: u64,
+    /// The commit whose recipe that command followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    /// The versions of the libraries that computed the weights, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub versions: BTreeMap<String, String>,
+    /// How many networks it was trained on, and where they are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub networks: Option<String>,
+    /// The file with its learning curve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<String>,
+    /// What it is worth on networks that it was not trained on, and where all of that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<String>,
 }
 
 /// What is wrong with a card.

@@ -383,6 +383,12 @@ fn cards_say_what_is_wrong_with_them() {
     let good = dqn(8).card;
     let json = serde_json::to_vec(&good).unwrap();
     assert_eq!(Card::from_json(&json).unwrap(), good);
+    let mut known = good.clone();
+    known.provenance.commit = Some("0123456789ab".into());
+    known.provenance.versions = [("torch".into(), "2.15.0".into())].into();
+    known.provenance.held_out = Some("as good as chance".into());
+    let json = serde_json::to_vec(&known).unwrap();
+    assert_eq!(Card::from_json(&json).unwrap(), known);
     let wrong = |change: &dyn Fn(&mut Card)| {
         let mut card = good.clone();
         change(&mut card);

@@ -242,6 +242,7 @@ pub(crate) fn files_of(model: &ModelProto) -> Files {
             source: "test".into(),
             training: "none: random weights".into(),
             seed: 0,
+            ..Provenance::default()
         },
     };
     Files { onnx, card }

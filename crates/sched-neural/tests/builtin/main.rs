@@ -4,6 +4,7 @@
     reason = "tests take a point to start from off the clock"
 )]
 
+mod cards;
 mod dqn;
 mod gaps;
 // What holds for every view is said once, in `mpquic-sched`, and holds for these, too.
