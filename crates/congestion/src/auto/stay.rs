@@ -20,6 +20,10 @@ const DEVIATIONS: f64 = 2.0;
 const EXPECTED: f64 = 16.0;
 const HARDLY: u32 = 4;
 
+/// The first search is over by so many round trips. Where the application sends too little it never ends by itself, and what bursts
+/// into a short queue lose would never be compared with the losses before.
+const SEARCHED: u32 = 16;
+
 /// What a round in the cruise weighs of the one after it.
 const DECAY: f32 = 0.9;
 /// Rounds that tell whether a queue stands: five, by their weights,
@@ -59,6 +63,8 @@ pub(super) struct Stay {
     pub(super) window: u64,
     /// What leaves from then on counts: the first search is over.
     counts_from: Option<Instant>,
+    /// Round trips of that search.
+    searched: u32,
     pub(super) seen: Tally,
     /// Loss events outside of probes.
     pub(super) events: u32,
@@ -76,6 +82,7 @@ impl Stay {
             window,
             most,
             counts_from: None,
+            searched: 0,
             seen: Tally { runs: 0, bytes: 0 },
             events: 0,
             shortest: Duration::MAX,
@@ -104,9 +111,10 @@ impl Stay {
         share: f32,
     ) -> Option<Reason> {
         match self.counts_from {
-            None if round.settled => self.counts_from = Some(now),
+            None if round.settled || self.searched >= SEARCHED => self.counts_from = Some(now),
             Some(from) if newest_sent >= from => self.seen.bytes += acked,
-            _ => {}
+            None => self.searched += u32::from(round.started),
+            Some(_) => {}
         }
         if let Some(sample) = sample {
             self.shortest = self.shortest.min(sample);

@@ -102,6 +102,28 @@ fn losses_of_the_search_do_not_count() {
     assert_eq!(run.stay.seen.runs, 0);
 }
 
+/// Where the application sends too little, the search never ends by itself.
+#[test]
+fn losses_of_a_search_without_end_count() {
+    for (lost, ends) in [(0, None), (8, Some(Reason::Losses))] {
+        let mut run = Run::new(3, 3000);
+        run.stay.counts_from = None;
+        let searching = Round {
+            started: true,
+            cruising: false,
+            settled: false,
+        };
+        let mut round = || {
+            for _ in 0..lost {
+                run.stay.on_run(run.now);
+            }
+            run.ack(MIN, searching)
+        };
+        assert_eq!((0..16).find_map(|_| round()), None);
+        assert_eq!((0..5).find_map(|_| round()), ends);
+    }
+}
+
 #[test]
 fn a_queue_that_stands_in_the_cruise_ends_it() {
     let long = MIN * 2;
