@@ -9,7 +9,6 @@ use cap_std::fs::{Dir, OpenOptions};
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
-use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::content::hash;
 use crate::name::Name;
@@ -19,9 +18,6 @@ use crate::wire::Digest;
 /// So many bytes of contents are kept until there are more, or all: a small file is written, given its time and permissions, and renamed
 /// in one go.
 const SMALL: usize = 64 * 1024;
-
-/// After so many bytes of a large file, the disk begins with them while more come, so that little is left to wait for at the end.
-const BEHIND: u64 = 16 << 20;
 
 /// A hidden file in the folder of the name, locked against other transfers for as long as this lives.
 #[derive(Debug)]
@@ -34,9 +30,6 @@ pub(crate) struct Part {
     pending: Vec<u8>,
     sum: Sha256,
     len: u64,
-    /// How much there was when the disk was told to begin last, and what comes of that.
-    begun: u64,
-    behind: Option<JoinHandle<io::Result<()>>>,
 }
 
 /// Why a part cannot be had.
@@ -98,8 +91,6 @@ impl Part {
             pending: Vec::new(),
             sum,
             len,
-            begun: len,
-            behind: None,
         }
     }
 
@@ -114,8 +105,6 @@ impl Part {
 
     /// Forgets what is there.
     pub(crate) async fn restart(&mut self) -> io::Result<()> {
-        self.caught_up().await?;
-        self.begun = 0;
         self.pending.clear();
         self.file.rewind().await?;
         self.file.set_len(0).await?;
@@ -133,30 +122,7 @@ impl Part {
         }
         self.sum.update(data);
         self.len += data.len() as u64;
-        if self.len - self.begun >= BEHIND {
-            self.write_behind().await?;
-        }
         Ok(())
-    }
-
-    /// Has the disk begin with what is there, unless it is still at what came before.
-    async fn write_behind(&mut self) -> io::Result<()> {
-        if self.behind.as_ref().is_some_and(|one| !one.is_finished()) {
-            return Ok(());
-        }
-        self.caught_up().await?;
-        self.begun = self.len;
-        let file = self.file.try_clone().await?.into_std().await;
-        self.behind = Some(spawn_blocking(move || file.sync_data()));
-        Ok(())
-    }
-
-    /// Waits for the disk. An error of it is told once, and to nobody else: it must not be lost.
-    async fn caught_up(&mut self) -> io::Result<()> {
-        match self.behind.take() {
-            Some(one) => one.await.map_err(io::Error::other)?,
-            None => Ok(()),
-        }
     }
 
     async fn write_pending(&mut self) -> io::Result<()> {
@@ -167,9 +133,7 @@ impl Part {
     /// Writes all that came.
     async fn flush(&mut self) -> io::Result<()> {
         self.write_pending().await?;
-        self.file.flush().await?;
-        // As long as it lasts, the file is open, and locked.
-        self.caught_up().await
+        self.file.flush().await
     }
 
     /// Gives the file its name. If that fails, nothing is left of it.
@@ -185,7 +149,6 @@ impl Part {
 
     async fn rename(mut self, modified: Option<u64>, mode: Option<u32>) -> io::Result<()> {
         self.file.flush().await?;
-        self.caught_up().await?;
         let mut file = self.file.into_std().await;
         let (dir, from, to, pending) = (self.dir, self.path, self.name, self.pending);
         blocking(move || {
@@ -392,36 +355,6 @@ mod tests {
         assert_eq!(part.digest(), Digest(digest));
         part.commit(None, None).await.unwrap();
         assert!(std::fs::read(&file).unwrap() == whole);
-    }
-
-    #[tokio::test]
-    async fn a_large_one_is_written_while_it_comes() {
-        let (folder, dir, name) = place();
-        let mut part = Part::open(&dir, &name, true).await.unwrap();
-        let piece = vec![7; 1 << 20];
-        for number in 0..40 {
-            assert_eq!(part.behind.is_some(), number >= 16);
-            part.append(&piece).await.unwrap();
-        }
-        assert!(part.begun >= BEHIND && part.begun < part.len());
-        part.commit(None, None).await.unwrap();
-        let file = folder.path().join("deep/file");
-        assert!(std::fs::read(&file).unwrap() == piece.repeat(40));
-        std::fs::remove_file(&file).unwrap();
-
-        // What the disk did not take then is not forgotten at the end, nor when it is kept.
-        for is_kept in [false, true] {
-            let mut part = Part::open(&dir, &name, true).await.unwrap();
-            part.append(&piece).await.unwrap();
-            part.behind = Some(spawn_blocking(|| Err(io::Error::other("a bad block"))));
-            if is_kept {
-                part.keep().await;
-            } else {
-                let error = part.commit(None, None).await.unwrap_err();
-                assert_eq!(error.to_string(), "a bad block");
-            }
-            assert!(!file.exists() && !folder.path().join(name.part()).exists());
-        }
     }
 
     #[tokio::test]
