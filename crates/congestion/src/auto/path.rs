@@ -83,12 +83,14 @@ impl Tally {
         f64::from(self.runs) / self.bytes.max(1) as f64
     }
 
-    /// What is long ago counts by half.
-    pub(super) const fn fade(&mut self) {
-        if self.runs >= COUNTED_RUNS {
+    /// What is long ago counts by half. Whether it was halved now.
+    pub(super) const fn fade(&mut self) -> bool {
+        let fades = self.runs >= COUNTED_RUNS;
+        if fades {
             self.runs /= 2;
             self.bytes /= 2;
         }
+        fades
     }
 }
 
@@ -197,11 +199,11 @@ impl Path {
     pub(super) fn on_lost(&mut self, lost: &LostPacket) {
         let run = self.last_lost.is_none_or(|last| lost.number != last + 1);
         self.last_lost = Some(lost.number);
-        if !run {
+        if let Some(stay) = &mut self.stay {
+            stay.on_lost(lost.sent, lost.size, run);
             return;
         }
-        if let Some(stay) = &mut self.stay {
-            stay.on_run(lost.sent);
+        if !run {
             return;
         }
         match &mut self.trial {

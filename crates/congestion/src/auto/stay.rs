@@ -20,6 +20,10 @@ const DEVIATIONS: f64 = 2.0;
 const EXPECTED: f64 = 16.0;
 const HARDLY: u32 = 4;
 
+/// So large a part of all bytes, and so many, are not lost by chance, in however few runs: bursts overflow a short queue.
+const FLOOD: f64 = 0.2;
+const FLOOD_BYTES: u64 = 32_000;
+
 /// The first search is over by so many round trips. Where the application sends too little it never ends by itself, and what bursts
 /// into a short queue lose would never be compared with the losses before.
 const SEARCHED: u32 = 16;
@@ -66,6 +70,8 @@ pub(super) struct Stay {
     /// Round trips of that search.
     searched: u32,
     pub(super) seen: Tally,
+    /// Bytes lost among those.
+    lost: u64,
     /// Loss events outside of probes.
     pub(super) events: u32,
     /// The round under way: its shortest round trip, and whether it began in the cruise.
@@ -84,6 +90,7 @@ impl Stay {
             counts_from: None,
             searched: 0,
             seen: Tally { runs: 0, bytes: 0 },
+            lost: 0,
             events: 0,
             shortest: Duration::MAX,
             cruises: false,
@@ -92,10 +99,11 @@ impl Stay {
         }
     }
 
-    /// Packets were lost, the first of a row of which left then.
-    pub(super) fn on_run(&mut self, sent: Instant) {
+    /// A packet of so many bytes was lost that left then. Whether it is the first of a row.
+    pub(super) fn on_lost(&mut self, sent: Instant, size: u64, first: bool) {
         if self.counts_from.is_some_and(|from| sent >= from) {
-            self.seen.runs = self.seen.runs.saturating_add(1);
+            self.seen.runs = self.seen.runs.saturating_add(u32::from(first));
+            self.lost = self.lost.saturating_add(size);
         }
     }
 
@@ -130,7 +138,9 @@ impl Stay {
             self.queued = self.queued * DECAY + f32::from(u8::from(shortest > limit));
         }
         let more = self.loses_more();
-        self.seen.fade();
+        if self.seen.fade() {
+            self.lost /= 2;
+        }
         if more {
             Some(Reason::Losses)
         } else if self.rounds > LEAST_ROUNDS && self.queued > STANDS * self.rounds {
@@ -147,6 +157,11 @@ impl Stay {
     }
 
     fn loses_more(&self) -> bool {
+        if self.lost >= FLOOD_BYTES
+            && self.lost as f64 > FLOOD * (self.seen.bytes + self.lost) as f64
+        {
+            return true;
+        }
         if self.seen.runs < LEAST_RUNS {
             return false;
         }

@@ -46,7 +46,7 @@ impl Run {
     /// A round of the first search in which so many losses are known.
     fn search(&mut self, lost: u32) {
         for _ in 0..lost {
-            self.stay.on_run(self.now);
+            self.stay.on_lost(self.now, PACKET, true);
         }
         let round = Round {
             started: true,
@@ -64,7 +64,7 @@ impl Run {
 
     fn round(&mut self, lost: u32, rtt: Duration, cruising: bool) -> Option<Reason> {
         for _ in 0..lost {
-            self.stay.on_run(self.now);
+            self.stay.on_lost(self.now, PACKET, true);
         }
         let round = Round {
             started: true,
@@ -115,7 +115,7 @@ fn losses_of_a_search_without_end_count() {
         };
         let mut round = || {
             for _ in 0..lost {
-                run.stay.on_run(run.now);
+                run.stay.on_lost(run.now, PACKET, true);
             }
             run.ack(MIN, searching)
         };
@@ -157,4 +157,19 @@ fn a_path_that_loses_no_more_is_handed_back() {
         }
     };
     assert_eq!((reason, rounds), (Reason::NoLosses, 16));
+}
+
+/// Bursts of the application overflow a short queue: a run each, and many packets.
+#[test]
+fn long_rows_of_lost_packets_end_it() {
+    for (row, ends) in [(20, None), (30, Some(Reason::Losses))] {
+        let mut run = Run::new(10, 1000);
+        let mut round = || {
+            for i in 0..row {
+                run.stay.on_lost(run.now, PACKET, i == 0);
+            }
+            run.round(0, MIN, true)
+        };
+        assert_eq!((0..100).find_map(|_| round()), ends, "{row}");
+    }
 }
