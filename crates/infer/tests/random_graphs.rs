@@ -252,3 +252,9 @@ proptest! {
         compare(seed, ops)?;
     }
 }
+
+/// Found by the property above: behind a Reshape, tract makes a convolution of two dimensions of one that has one.
+#[test]
+fn a_convolution_that_gained_a_dimension_compiles() {
+    compare(347011095363133823, 7).unwrap();
+}

@@ -517,24 +517,24 @@ impl<'a> Lower<'a> {
         else {
             return Err(self.no(node, "a convolution by what is not constant"));
         };
-        if pool.rank() != 1
-            || conv.group != 1
-            || conv.kernel_fmt != KernelFormat::OIHW
-            || conv.q_params.is_some()
-        {
-            return Err(self.no(node, "a convolution but of one dimension and one group"));
+        if conv.group != 1 || conv.kernel_fmt != KernelFormat::OIHW || conv.q_params.is_some() {
+            return Err(self.no(node, "a convolution but of one group"));
+        }
+        if pool.kernel_shape.contains(&0) {
+            return Err(self.no(node, "a convolution by nothing"));
         }
         let outlet = OutletId::new(node.id, 0);
         let out = self.shape(outlet)?;
         let x = self.view(node.inputs[0])?;
         let shape = x.shape();
         let first = usize::from(pool.data_format.has_n());
-        let (channel, time) = if pool.data_format.c_is_last() {
-            (first + 1, first)
+        // tract gives a convolution of one dimension further ones of size 1, where a Reshape beside it has them.
+        let (channel, space) = if pool.data_format.c_is_last() {
+            (first + pool.rank(), first..first + pool.rank())
         } else {
-            (first, first + 1)
+            (first, first + 1..first + 1 + pool.rank())
         };
-        let padding = pool.computed_padding(&shape[time..=time]);
+        let padding = pool.computed_padding(&shape[space.clone()]);
         if padding
             .iter()
             .any(|dim| dim.pad_before != 0 || dim.pad_after != 0)
@@ -547,24 +547,28 @@ impl<'a> Lower<'a> {
             self.dense(node.inputs[0], x)?
         };
         let stride = |axis: usize| x.dims[axis].first().map_or(0, |atom| atom.stride);
-        let (width, channels) = (pool.kernel_shape[0], shape[channel]);
+        let (channels, mut window) = (shape[channel], pool.kernel_shape.iter().product());
         let c = strides(&out);
         let axis = |size, a, b, c| Axis { size, a, b, c };
         let mut roles = Roles {
             batch: vec![],
             rows: vec![],
-            columns: vec![axis(out[channel], 0, channels * width, c[channel])],
-            depth: vec![
-                axis(channels, stride(channel), width, 0),
-                axis(width, stride(time) * pool.dilation(0), 1, 0),
-            ],
+            columns: vec![axis(out[channel], 0, channels * window, c[channel])],
+            depth: vec![axis(channels, stride(channel), window, 0)],
         };
         if first == 1 {
             roles.rows.push(axis(out[0], stride(0), 0, c[0]));
         }
-        roles
-            .rows
-            .push(axis(out[time], stride(time) * pool.stride(0), 0, c[time]));
+        for (dim, at) in space.enumerate() {
+            let (width, stride) = (pool.kernel_shape[dim], stride(at));
+            window /= width;
+            roles
+                .depth
+                .push(axis(width, stride * pool.dilation(dim), window, 0));
+            roles
+                .rows
+                .push(axis(out[at], stride * pool.stride(dim), 0, c[at]));
+        }
         for role in [&mut roles.rows, &mut roles.columns, &mut roles.depth] {
             role.retain(|axis| axis.size > 1);
         }
