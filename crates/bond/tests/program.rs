@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use mpquic_test_support::held::Held;
+
 use crate::common::process::*;
 
 #[test]
@@ -116,35 +118,20 @@ fn output_that_cannot_be_written_ends_nothing() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    let serve = || {
-        let mut command = place.serve_by(bond());
-        command
-            .stdin(Stdio::null())
-            .stdout(full())
-            .stderr(full())
-            .spawn()
-            .unwrap()
+    let begun = |command: &mut Command| {
+        let command = command.stdin(Stdio::null()).stdout(full()).stderr(full());
+        Held::new(command.spawn().unwrap())
     };
-    let mut server = serve();
+    let serve = || begun(&mut place.serve_by(bond()));
+    let server = serve();
     let mut command = place.connect_on(bond(), &pin, &port.to_string());
-    let mut client = command
-        .arg("--json")
-        .stdin(Stdio::null())
-        .stdout(full())
-        .stderr(full())
-        .spawn()
-        .unwrap();
+    let mut client = begun(command.arg("--json"));
     until_works();
     // It tells that the connection was lost, and that it is back.
-    server.kill().unwrap();
-    server.wait().unwrap();
-    server = serve();
+    drop(server);
+    let _server = serve();
     until_works();
     assert_eq!(client.try_wait().unwrap(), None);
-    for child in [&mut client, &mut server] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
 }
 
 /// The exit code, and standard error.
@@ -299,6 +286,7 @@ fn logs_that_nobody_reads_hold_up_nothing() {
         let held = (child.stdout.take(), child.stderr.take());
         // Nothing comes of these: its lines wait in pipes.
         let (out, err) = (channel().1, channel().1);
+        let child = Held::new(child);
         (Process { child, out, err }, held)
     };
     let (mut server, _server_lines) = unread(place.serve_by(bond()));

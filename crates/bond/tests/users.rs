@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use mpquic_test_support::held::Held;
+
 use crate::common::process::*;
 
 /// A command of a user, whose data is in a folder of this name.
@@ -97,11 +99,8 @@ fn a_ticket_is_all_that_a_client_needs_and_good_on_one_device() {
     drop(server);
     let _server = serve(&place);
     let mut command = connect(&place, "laptop", "-");
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = Held::new(piped.spawn().unwrap());
     let capitals = format!("{}\n", ticket.to_uppercase());
     child
         .stdin
@@ -112,8 +111,7 @@ fn a_ticket_is_all_that_a_client_needs_and_good_on_one_device() {
     let mut first = [0; 8];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
     assert_eq!(&first, b"proxy on");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child);
     let (code, error) = ended(&mut connect(&place, "thief", &ticket));
     assert_eq!(code, Some(6), "{error}");
 
@@ -281,7 +279,7 @@ fn who_meets_a_server_is_asked() {
     for (answer, is_known) in [("no", false), (pin.as_str(), true), ("yes", true)] {
         let user = place.path().join(answer.replace(':', "-"));
         let program = format!(
-            "exec {} connect {} --local 127.0.0.1 --proxy 127.0.0.1:0 --token-file {}",
+            "echo process $$; exec {} connect {} --local 127.0.0.1 --proxy 127.0.0.1:0 --token-file {}",
             env!("CARGO_BIN_EXE_mpquic-bond"),
             place.server,
             place.path().join("token").display()
@@ -299,6 +297,9 @@ fn who_meets_a_server_is_asked() {
         keys.write_all(format!("what?\n{answer}\n").as_bytes())
             .unwrap();
         let out = lines(child.stdout.take().unwrap());
+        let id = line_with(&out, "process ");
+        let id = id.trim().strip_prefix("process ").unwrap().parse();
+        let child = Held::new(child).with(id.unwrap());
         line_with(&out, "is met for the first time");
         line_with(
             &out,
@@ -309,9 +310,7 @@ fn who_meets_a_server_is_asked() {
             },
         );
         // The end of its terminal.
-        drop(keys);
-        let _ = child.kill();
-        child.wait().unwrap();
+        drop((keys, child));
         assert_eq!(
             user.join("mpquic-bond/known_servers").exists(),
             is_known,

@@ -4,10 +4,11 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use mpquic_test_support::held::Held;
 use tempfile::TempDir;
 
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -16,7 +17,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A process that runs, with what it writes line by line.
 pub(crate) struct Process {
-    pub(crate) child: Child,
+    pub(crate) child: Held,
     pub(crate) out: Receiver<String>,
     pub(crate) err: Receiver<String>,
 }
@@ -55,7 +56,7 @@ impl Process {
         Self {
             out: lines(child.stdout.take().unwrap()),
             err: lines(child.stderr.take().unwrap()),
-            child,
+            child: Held::new(child),
         }
     }
 
@@ -74,14 +75,6 @@ impl Process {
             assert!(begun.elapsed() < DEADLINE, "it does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
