@@ -1,7 +1,7 @@
 //! The small HTTP server of the figures: reads nothing but three names, changes nothing, and answers nobody by a name of the web.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -302,13 +302,18 @@ fn page() -> Answer {
     answer
 }
 
-/// Whether a Host field has this machine's name for itself, or an address.
+/// Whether a Host field has this machine's name for itself, or an address; with a port or without.
 fn is_here(host: &str) -> bool {
-    let bare = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
+    let is_port = |rest: &str| {
+        let port = rest.strip_prefix(':');
+        rest.is_empty() || port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+    if let Some((inside, rest)) = host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        return inside.parse::<Ipv6Addr>().is_ok() && is_port(rest);
+    }
+    let (bare, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+    let is_own = bare.eq_ignore_ascii_case("localhost") || bare.parse::<Ipv4Addr>().is_ok();
+    is_own && is_port(rest)
 }
 
 impl Guard {
@@ -402,6 +407,25 @@ mod tests {
             ),
             (
                 "127.0.0.1.evil.example",
+                "/metrics",
+                "HTTP/1.1 421",
+                "by its address",
+            ),
+            // What none of the browsers sends.
+            (
+                "127.0.0.1:1, evil.example",
+                "/metrics",
+                "HTTP/1.1 421",
+                "by its address",
+            ),
+            (
+                "[::1]evil.example",
+                "/metrics",
+                "HTTP/1.1 421",
+                "by its address",
+            ),
+            (
+                "localhost:1@evil.example",
                 "/metrics",
                 "HTTP/1.1 421",
                 "by its address",
