@@ -29,7 +29,7 @@ use crate::race::{Connected, race};
 use crate::settings;
 use crate::splice::splice;
 #[cfg(target_os = "linux")]
-use crate::tun::{Pool, TunServer};
+use crate::tun::{OwnTunnel, Pool, TunServer};
 use crate::udp::ServerFlows;
 use crate::wire::{LABEL, Refusal, Request, Target, VERSION};
 
@@ -290,9 +290,8 @@ pub(crate) struct Served {
     pub(crate) user: Option<Admitted>,
     pub(crate) lane: Arc<Lane>,
     in_use: Arc<InUse>,
-    /// Its tunnel, while it has one.
     #[cfg(target_os = "linux")]
-    pub(crate) tunnel: Mutex<Option<Arc<crate::tun::Tunnel>>>,
+    pub(crate) tunnel: Mutex<OwnTunnel>,
 }
 
 async fn serve(incoming: Incoming, shared: Arc<Shared>) {

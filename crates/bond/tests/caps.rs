@@ -1,25 +1,10 @@
 //! What a server holds for a client before its greeting.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
-use crate::common::{FIRST, far, run, token};
-use mpquic::{ClientConfig, Connection, Endpoint};
-use mpquic_bond::{Trust, client_tls};
-
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// A connection to a server that has not greeted.
-pub(crate) async fn stranger(far: &crate::common::Far) -> (Endpoint, Connection) {
-    let tls = client_tls(&Trust::Fingerprint(far.fingerprint), None).unwrap();
-    let config = ClientConfig::new(Arc::new(tls.config)).unwrap();
-    let endpoint = Endpoint::client(&[(FIRST, 0).into()]).unwrap();
-    let connecting = endpoint.connect_with(config, far.address, "mpquic-bond");
-    let connection = connecting.unwrap().await.unwrap();
-    (endpoint, connection)
-}
+use crate::common::stranger::stranger;
+use crate::common::{HOUR, SECRET, far, run, token};
 
 #[test]
 fn a_client_has_one_stream_until_it_has_greeted() {
@@ -31,7 +16,7 @@ fn a_client_has_one_stream_until_it_has_greeted() {
         let second = poll_fn(|cx| Poll::Ready(connection.poll_open_bi(cx).is_ready())).await;
         assert!(!second, "a second stream before the greeting");
         let mut greeting = vec![1];
-        let proof = token(crate::common::SECRET).proof(&connection, "EXPORTER-mpquic-bond");
+        let proof = token(SECRET).proof(&connection, "EXPORTER-mpquic-bond");
         greeting.extend_from_slice(&proof.unwrap());
         send.write_all(&greeting).await.unwrap();
         let mut answer = [9];

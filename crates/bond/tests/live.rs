@@ -3,18 +3,15 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mpquic::Connection;
 use mpquic_live::wire::{Body, MAX_FRAME, MAX_PARTS, MAX_SENT, Packet};
 use mpquic_live::{Limits, Receiver, Verdict};
 
-use crate::caps::stranger;
+use crate::common::stranger::{ask, greet, stranger};
 use crate::common::{
-    FIRST, Far, Near, SECRET, client_settings, echoes_udp, far, far_with, near, run, token,
-    udp_echo,
+    FIRST, Far, HOUR, Near, client_settings, echoes_udp, far, far_with, near, run, udp_echo,
 };
 
 const LOCAL: &[&str] = &["127.0.0.0/8:*"];
-const HOUR: Duration = Duration::from_secs(3600);
 const LIVE: Option<Duration> = Some(Duration::from_secs(2));
 
 async fn client(far: &Far, live: Option<Duration>) -> Near {
@@ -46,32 +43,13 @@ fn one_end_alone_changes_nothing() {
     });
 }
 
-/// Asks for a kind of service on a stream that stays open.
-async fn ask(connection: &Connection, kind: u8) -> (u8, impl Sized) {
-    let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    send.write_all(&[kind]).await.unwrap();
-    let mut answer = [9];
-    recv.read_exact(&mut answer).await.unwrap();
-    (answer[0], (send, recv))
-}
-
-async fn greet(connection: &Connection) {
-    let (mut send, mut recv) = connection.open_bi().await.unwrap();
-    let proof = token(SECRET).proof(connection, "EXPORTER-mpquic-bond");
-    let greeting = [vec![1], proof.unwrap().to_vec()].concat();
-    send.write_all(&greeting).await.unwrap();
-    let mut answer = [9];
-    recv.read_exact(&mut answer).await.unwrap();
-    assert_eq!(answer, [0]);
-}
-
 #[test]
 fn a_server_without_it_says_so() {
     run(async {
         let far = far(LOCAL, HOUR);
         let (_endpoint, connection) = stranger(&far).await;
         greet(&connection).await;
-        assert_ne!(ask(&connection, 8).await.0, 0);
+        assert_ne!(ask(&connection, &[8]).await.0, Some(0));
     });
 }
 
@@ -84,10 +62,10 @@ fn what_makes_no_sense_is_lost() {
         let echo = udp_echo().await;
         let (_endpoint, connection) = stranger(&far).await;
         greet(&connection).await;
-        let (answer, _asked) = ask(&connection, 8).await;
-        assert_eq!(answer, 0);
-        let (answer, _flow) = ask(&connection, 2).await;
-        assert_eq!(answer, 0);
+        let (answer, ..) = ask(&connection, &[8]).await;
+        assert_eq!(answer, Some(0));
+        let (answer, _send, _recv) = ask(&connection, &[2]).await;
+        assert_eq!(answer, Some(0));
         for number in 0..5_000_u32 {
             let (mut body, mut datagram) = (Vec::new(), Vec::new());
             Body {

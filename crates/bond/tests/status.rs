@@ -96,3 +96,103 @@ fn others_are_shown_nothing_without_a_token() {
     assert!(refused.starts_with("HTTP/1.1 401"), "{refused}");
     assert!(!refused.contains("mpquic_"), "{refused}");
 }
+
+/// A page of the web in a browser of this machine can send requests here, by a name of its own that leads here or by the address. It is shown nothing.
+#[test]
+fn a_page_of_the_web_is_shown_nothing() {
+    let place = Place::new();
+    let mut command = place.serve_by(bond());
+    let server = Process::start(command.args(["--metrics", "127.0.0.1:0"]));
+    let url = url_of(&server);
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let port = address.rsplit(':').next().unwrap();
+    let asked = |method: &str, fields: &str| {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(DEADLINE)).unwrap();
+        let head = format!("{method} /status.json HTTP/1.1\r\n{fields}\r\n");
+        socket.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    // Names that were made to lead here (DNS rebinding).
+    for host in [
+        format!("Host: evil.example:{port}\r\n"),
+        format!("Host: 127.0.0.1.evil.example:{port}\r\n"),
+        format!("Host: evil.example:{port}\r\nSec-Fetch-Site: same-origin\r\n"),
+        format!("Host: {address}\r\nHost: evil.example\r\n"),
+        format!("Host: {address}, evil.example\r\n"),
+        "Host: [evil.example]\r\n".to_owned(),
+        "Host: \r\n".to_owned(),
+        String::new(),
+    ] {
+        let answer = asked("GET", &host);
+        assert!(answer.starts_with("HTTP/1.1 421"), "{host}: {answer}");
+        assert!(!answer.contains("mpquic-bond"), "{host}: {answer}");
+    }
+    // By the address, as what a page can load from elsewhere.
+    for dest in [
+        "empty", "script", "image", "iframe", "object", "style", "worker",
+    ] {
+        let fields = format!(
+            "Host: {address}\r\nOrigin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Dest: {dest}\r\n"
+        );
+        let answer = asked("GET", &fields);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{dest}: {answer}");
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT"] {
+        let answer = asked(method, &format!("Host: {address}\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 405"), "{method}: {answer}");
+    }
+    // A browser that does not say where a request is from keeps the answer from the page.
+    let answer = asked(
+        "GET",
+        &format!("Host: {address}\r\nOrigin: http://localhost:1\r\n"),
+    );
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let head = answer.split("\r\n\r\n").next().unwrap();
+    for field in [
+        "Cross-Origin-Resource-Policy: same-origin",
+        "X-Content-Type-Options: nosniff",
+        "X-Frame-Options: DENY",
+    ] {
+        assert!(head.contains(field), "{field}: {head}");
+    }
+    assert!(!head.contains("Access-Control"), "{head}");
+}
+
+/// Those that ask and say no more have 16 descriptors together, and lose them after their time.
+#[cfg(target_os = "linux")]
+#[test]
+fn slow_askers_hold_little_and_not_for_long() {
+    let place = Place::new();
+    let mut command = place.serve_by(bond());
+    let server = Process::start(command.args(["--metrics", "127.0.0.1:0"]));
+    // All that it opens at the start is open then.
+    line_with(&server.out, "fingerprint ");
+    let url = url_of(&server);
+    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let files = format!("/proc/{}/fd", server.child.id());
+    let open = || std::fs::read_dir(&files).unwrap().count();
+    let before = open();
+    let begin = b"GET /metrics HTTP/1.1\r\nX: ";
+    let slow = |number: usize| {
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.write_all(&begin[..number % begin.len()]).unwrap();
+        socket
+    };
+    let held: Vec<_> = (0..40).map(slow).collect();
+    let asking = std::thread::spawn({
+        let url = url.clone();
+        move || get(&url, "/metrics", None)
+    });
+    let mut most = 0;
+    while !asking.is_finished() {
+        most = most.max(open());
+    }
+    let answer = asking.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // One more is taken while another is given up.
+    assert!(most > before + 10 && most <= before + 18, "{before} {most}");
+    drop(held);
+}

@@ -7,6 +7,8 @@ mod common;
 mod forward;
 #[cfg(unix)]
 mod governed;
+#[cfg(unix)]
+mod hostile;
 mod links;
 mod live;
 #[cfg(unix)]
@@ -20,5 +22,7 @@ mod settings;
 mod status;
 #[cfg(target_os = "linux")]
 mod tun;
+#[cfg(target_os = "linux")]
+mod tun_hostile;
 #[cfg(unix)]
 mod users;

@@ -12,7 +12,7 @@ use crate::common::process::*;
 
 /// The machine behind the server, by both families.
 const BEHIND: [&str; 2] = ["10.88.0.2", "fd88::2"];
-const SERVER: &str = "10.77.0.1";
+pub(crate) const SERVER: &str = "10.77.0.1";
 
 fn run(line: &str) -> Result<String, String> {
     let mut words = line.split_whitespace();
@@ -26,7 +26,7 @@ fn run(line: &str) -> Result<String, String> {
 }
 
 /// Three namespaces: `near` has two links to `far`, and `far` one to `tail`.
-struct Net {
+pub(crate) struct Net {
     name: String,
     place: Place,
 }
@@ -42,7 +42,7 @@ impl Drop for Net {
 }
 
 impl Net {
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         let net = Self {
             name: format!("{name}{}", std::process::id()),
             place: Place::new(),
@@ -121,7 +121,7 @@ impl Net {
         command
     }
 
-    fn server(&self, rules: &[&str]) -> (Process, String) {
+    pub(crate) fn server(&self, rules: &[&str]) -> (Process, String) {
         self.server_with(rules, &[])
     }
 
@@ -154,7 +154,7 @@ impl Net {
     }
 
     /// Does something in a namespace.
-    fn at<T: Send>(&self, part: &str, work: impl FnOnce() -> T + Send) -> T {
+    pub(crate) fn at<T: Send>(&self, part: &str, work: impl FnOnce() -> T + Send) -> T {
         let path = format!("/run/netns/{}{part}", self.name);
         std::thread::scope(|scope| {
             let within = scope.spawn(|| {
@@ -219,6 +219,11 @@ impl Net {
     fn assert_seen_outside(&self) {
         let seen = self.seen_as(BEHIND[0]);
         assert!(seen.starts_with("10.77."), "{seen}");
+    }
+
+    /// Runs a command in a namespace; what it writes.
+    pub(crate) fn exec(&self, part: &str, line: &str) -> String {
+        run(&format!("ip netns exec {}{part} {line}", self.name)).unwrap()
     }
 
     fn rules(&self) -> String {

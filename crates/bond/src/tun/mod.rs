@@ -12,5 +12,4 @@ mod wire;
 pub use client::{Near, TunSettings};
 pub use routes::restore;
 pub use server::Pool;
-pub(crate) use server::TunServer;
-pub(crate) use tunnel::Tunnel;
+pub(crate) use server::{OwnTunnel, TunServer};

@@ -168,6 +168,7 @@ pub(crate) struct Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
+        self.tunnel.end();
         let mut guests = self.server.guests();
         for ip in &self.ips {
             // The client may be here again, by another connection.
@@ -264,11 +265,7 @@ impl Served {
         mut recv: RecvStream,
         flows: &ServerFlows,
     ) {
-        let entered = match self.shared.tun.get() {
-            None => Err(Refusal::Denied),
-            Some(_) if self.own_tunnel().is_some() => Err(Refusal::Busy),
-            Some(server) => server.enter(cookie, self).ok_or(Refusal::Busy),
-        };
+        let entered = self.enter(cookie);
         let (lease, guest) = match entered {
             Ok(entered) => entered,
             Err(why) => {
@@ -280,7 +277,6 @@ impl Served {
         };
         let (datagrams, mut arriving) = mpsc::channel(WAITING);
         flows.set_tunnel(datagrams);
-        *self.own_tunnel() = Some(Arc::clone(&guest.tunnel));
         let told: Vec<_> = guest.ips.iter().map(ToString::to_string).collect();
         self.log
             .line(format_args!("tunnel for {}", told.join(", ")));
@@ -298,16 +294,31 @@ impl Served {
                 () = arriving => {}
             }
         }
-        *self.own_tunnel() = None;
+        self.own_tunnel().tunnel = None;
     }
 
-    fn own_tunnel(&self) -> MutexGuard<'_, Option<Arc<Tunnel>>> {
+    /// Addresses for this client, if it has no tunnel yet. A connection has those of one cookie: with others it could go through the addresses of all who are away.
+    fn enter(self: &Arc<Self>, cookie: Cookie) -> Result<(Lease, Guest), Refusal> {
+        let server = self.shared.tun.get().ok_or(Refusal::Denied)?;
+        let mut own = self.own_tunnel();
+        if own.tunnel.is_some() {
+            return Err(Refusal::Busy);
+        }
+        if *own.cookie.get_or_insert(cookie) != cookie {
+            return Err(Refusal::Denied);
+        }
+        let (lease, guest) = server.enter(cookie, self).ok_or(Refusal::Busy)?;
+        own.tunnel = Some(Arc::clone(&guest.tunnel));
+        Ok((lease, guest))
+    }
+
+    fn own_tunnel(&self) -> MutexGuard<'_, OwnTunnel> {
         self.tunnel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves a lane of the client's tunnel.
     pub(crate) async fn lane(&self, number: u8, mut send: SendStream, recv: RecvStream) {
-        let tunnel = self.own_tunnel().clone();
+        let tunnel = self.own_tunnel().tunnel.clone();
         let status = Refusal::encode(tunnel.as_ref().map(|_| ()).ok_or(Refusal::Denied));
         let answered = send.write_all(&[status]).await;
         if let (Some(tunnel), Ok(())) = (tunnel, answered) {
@@ -317,6 +328,14 @@ impl Served {
             }
         }
     }
+}
+
+/// What a connection has of the tunnels.
+#[derive(Debug, Default)]
+pub(crate) struct OwnTunnel {
+    /// By which it asked for the first one.
+    cookie: Option<Cookie>,
+    tunnel: Option<Arc<Tunnel>>,
 }
 
 /// What a client may send: from its own addresses, to what the rules allow.

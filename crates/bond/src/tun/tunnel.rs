@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use mpquic::{Connection, DatagramOptions, RecvStream, SendStream};
 use mpquic_peer::Throttle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::codel::CoDel;
 use super::packet::Head;
@@ -62,6 +62,7 @@ pub(crate) struct Tunnel {
     loads: Loads,
     arrived: Mutex<Arrived>,
     sink: Sink,
+    is_over: watch::Sender<bool>,
 }
 
 struct Lane {
@@ -99,7 +100,13 @@ impl Tunnel {
             loads: Loads::default(),
             arrived: Mutex::default(),
             sink,
+            is_over: watch::Sender::new(false),
         })
+    }
+
+    /// Ends its lanes, whose packets would be those of whoever has the addresses next.
+    pub(crate) fn end(&self) {
+        self.is_over.send_replace(true);
     }
 
     /// Sends a packet to the other end, or drops it.
@@ -177,7 +184,9 @@ impl Tunnel {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(waits) = waits else { return };
+        let mut is_over = self.is_over.subscribe();
         tokio::select! {
+            _ = is_over.wait_for(|is_over| *is_over) => {}
             _ = self.outward(send, waits) => {}
             _ = self.inward(recv) => {}
         }

@@ -7,6 +7,7 @@
 
 #[cfg(unix)]
 pub(crate) mod process;
+pub(crate) mod stranger;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ use tokio::time::timeout;
 
 pub(crate) const FIRST: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1));
 pub(crate) const SECOND: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 pub(crate) fn token(secret: &str) -> Token {
     Token::new(secret.as_bytes()).unwrap()
@@ -44,18 +47,25 @@ pub(crate) fn far(allow: &[&str], idle: Duration) -> Far {
 
 /// A server whose UDP is of use for so long, for clients that want it so.
 pub(crate) fn far_with(allow: &[&str], idle: Duration, live: Option<Duration>) -> Far {
-    let folder = tempfile::tempdir().unwrap();
-    let identity = Identity::kept_in(folder.path(), "mpquic-bond").unwrap();
-    let fingerprint = identity.fingerprint().unwrap();
+    far_of(settings(allow, idle, live))
+}
+
+pub(crate) fn settings(allow: &[&str], idle: Duration, live: Option<Duration>) -> ServerSettings {
     let rules: Vec<Rule> = allow.iter().map(|rule| rule.parse().unwrap()).collect();
-    let settings = ServerSettings {
+    ServerSettings {
         token: Some(token(SECRET)),
         users: None,
         allow: AllowList::new(rules),
         idle,
         transport: Transport::default(),
         live,
-    };
+    }
+}
+
+pub(crate) fn far_of(settings: ServerSettings) -> Far {
+    let folder = tempfile::tempdir().unwrap();
+    let identity = Identity::kept_in(folder.path(), "mpquic-bond").unwrap();
+    let fingerprint = identity.fingerprint().unwrap();
     let tls = server_tls(identity, None).unwrap();
     let server = Server::bind(tls, &[(FIRST, 0).into()], settings).unwrap();
     let address = server.local_addrs()[0];
