@@ -33,6 +33,7 @@ const FORM: &str = "file:SIZE[:warm], such as file:2MB";
 const COMPLETION: Metric = Metric::lower("completion", "s");
 const METRICS: &[Metric] = &[
     COMPLETION,
+    super::CONNECTED,
     Metric::higher("goodput", "Mbit/s"),
     Metric::lower("first_byte", "s"),
 ];
@@ -90,6 +91,7 @@ impl Kind for File {
         let completion = times.completion().as_secs_f64();
         let mut result = WorkloadResult::new(completion);
         result.set("completion", completion);
+        result.set(super::CONNECTED.name, times.requested.as_secs_f64());
         result.set("goodput", self.size as f64 * 8.0 / 1e6 / completion);
         let first_byte = times.first_byte - times.requested;
         result.set("first_byte", first_byte.as_secs_f64());

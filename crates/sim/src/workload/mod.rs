@@ -350,6 +350,9 @@ impl Metric {
     }
 }
 
+/// When the first request was made, from the client's first packet on: the handshake, and with `warm` the other paths.
+const CONNECTED: Metric = Metric::lower("connected", "s");
+
 /// Which direction of a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

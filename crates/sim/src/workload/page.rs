@@ -72,6 +72,7 @@ const METRICS: &[Metric] = &[
     Metric::lower("first_byte_mean", "s"),
     Metric::lower("first_render", "s"),
     Metric::lower("page_load", "s"),
+    super::CONNECTED,
 ];
 
 impl Page {
@@ -167,6 +168,7 @@ impl Kind for Page {
         let average = mean(&streams);
         let mut result = WorkloadResult::new(average);
         result.set("stream_mean", average);
+        result.set(super::CONNECTED.name, began.as_secs_f64());
         result.set("stream_p95", quantile(&streams, 0.95));
         result.set("first_byte_mean", mean(&first_bytes));
         result.set(

@@ -217,8 +217,8 @@ impl<'a> Judged<'a> {
         if candidates.len() < 2 {
             return None;
         }
-        let estimates = |candidates_for_best: &[usize]| {
-            let regrets = cross_fitted(&costs, candidates_for_best);
+        let estimates = |costs: &[Vec<f64>], candidates_for_best: &[usize]| {
+            let regrets = cross_fitted(costs, candidates_for_best);
             let mut estimates = BTreeMap::new();
             for &at in &candidates {
                 estimates.insert(labels[at], Estimate::new(&regrets[at]));
@@ -228,14 +228,14 @@ impl<'a> Judged<'a> {
         let naive = naive(&costs, &candidates);
         Some(Self {
             scenario,
-            regrets: estimates(&candidates),
+            regrets: estimates(&costs, &candidates),
             naive: candidates
                 .iter()
                 .map(|&at| (labels[at], naive[at]))
                 .collect(),
             alone: match single.is_empty() {
                 true => BTreeMap::new(),
-                false => estimates(&single),
+                false => estimates(&scenario.from_connecting(), &single),
             },
         })
     }

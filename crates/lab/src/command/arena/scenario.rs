@@ -9,6 +9,8 @@ use crate::result::summary::{Board, Group};
 
 /// A run that failed costs this many times as much as the worst one on the same seed.
 const FAILED: f64 = 2.0;
+/// How long the connection took until the request, where that is known: in files and pages.
+const CONNECTED: &str = "connected";
 /// Files from this size on count as bulk: what fills a receiver's buffer.
 const BULK: u64 = 4_000_000;
 
@@ -31,12 +33,29 @@ pub(super) struct Scenario {
     pub(super) twin: String,
     /// The logarithm of the cost on each seed, by the scheduler's label.
     pub(super) costs: BTreeMap<String, Vec<f64>>,
+    /// The logarithm of what each of these costs grows by if the time until the request counts, too: what a file or a page takes
+    /// from the connection's first packet on. A single path's handshake is on that path, and several paths' on the fastest one.
+    pub(super) with_handshake: BTreeMap<String, Vec<f64>>,
     /// The mean out-of-order queue on each seed, in kB, if the workload is bulk.
     pub(super) queues: BTreeMap<String, Vec<f64>>,
     /// The share of the bytes that were sent twice on each seed, in percent.
     pub(super) twice: BTreeMap<String, Vec<f64>>,
     /// The number of failed runs by label.
     pub(super) failed: BTreeMap<String, usize>,
+}
+
+impl Scenario {
+    /// The costs in the order of `costs`, with the handshake.
+    pub(super) fn from_connecting(&self) -> Vec<Vec<f64>> {
+        let growth = |label| self.with_handshake.get(label).into_iter().flatten();
+        let of_all = self.costs.iter();
+        of_all
+            .map(|(label, costs)| {
+                let growth = growth(label).copied().chain(std::iter::repeat(0.0));
+                costs.iter().zip(growth).map(|(a, b)| a + b).collect()
+            })
+            .collect()
+    }
 }
 
 /// What a run costs: less is better, and a cost of 1.02 is a regret of 2 % to one of 1.
@@ -111,6 +130,7 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
             group.congestion
         ),
         costs: BTreeMap::new(),
+        with_handshake: BTreeMap::new(),
         queues: BTreeMap::new(),
         twice: BTreeMap::new(),
         failed: BTreeMap::new(),
@@ -122,6 +142,10 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
         let of_seeds: Vec<_> = seeds
             .iter()
             .map(|&seed| cost(kind, group.workload, on(label, seed)?))
+            .collect();
+        let handshakes: Vec<_> = seeds
+            .iter()
+            .map(|&seed| on(label, seed)?.measured()?.values.get(CONNECTED).copied())
             .collect();
         for (worst, cost) in worst.iter_mut().zip(&of_seeds) {
             *worst = cost.map_or(*worst, |cost| worst.max(cost));
@@ -138,11 +162,11 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
             });
             scenario.queues.insert(label.to_owned(), queues.collect());
         }
-        costs.insert(label.to_owned(), of_seeds);
+        costs.insert(label.to_owned(), (of_seeds, handshakes));
     }
     // A seed on which every run failed says nothing.
     let kept: Vec<_> = worst.iter().map(|worst| worst.is_finite()).collect();
-    for (label, of_seeds) in costs {
+    for (label, (of_seeds, handshakes)) in costs {
         let failed = of_seeds.iter().filter(|cost| cost.is_none()).count();
         if failed > 0 {
             scenario.failed.insert(label.clone(), failed);
@@ -152,6 +176,16 @@ fn of_group(board: &Board<'_>, group: &Group<'_>) -> Scenario {
             .filter(|(_, kept)| **kept)
             .map(|((cost, worst), _)| cost.unwrap_or(worst * FAILED).ln());
         let logs: Vec<_> = logs.collect();
+        let growth = of_seeds.iter().zip(&handshakes).zip(&kept);
+        let growth = growth
+            .filter(|(_, kept)| **kept)
+            .map(|((cost, handshake), _)| match (cost, handshake) {
+                (Some(cost), Some(handshake)) => (1.0 + handshake / cost).ln(),
+                _ => 0.0,
+            });
+        scenario
+            .with_handshake
+            .insert(label.clone(), growth.collect());
         if !logs.is_empty() {
             scenario.costs.insert(label, logs);
         }

@@ -324,7 +324,8 @@ fn alone(arena: &Arena) -> Option<Section> {
     Some(Section {
         title: "Against the better path alone",
         note: "The geometric mean of the cost over that of the better path, which is chosen on half of the seeds and measured \
-               on the other half; the share of scenarios where the scheduler is slower than that beyond its noise, \
+               on the other half. Files and pages count from the connection's first packet on: a path that is alone carries \
+               its handshake, too. The share of scenarios where the scheduler is slower than that beyond its noise, \
                and slower by more than 2 %; the worst one."
             .into(),
         heads: strings(["scheduler", "ratio", "slower", "by 2 %", "worst", "where"]),

@@ -23,6 +23,7 @@ fn made_up(count: usize, costs: &[(&str, Cost)]) -> Vec<Scenario> {
                 ((*label).to_owned(), seeds.collect())
             })
             .collect(),
+        with_handshake: BTreeMap::new(),
         queues: BTreeMap::new(),
         twice: BTreeMap::from([("best".to_owned(), vec![number as f64, 2.0])]),
         failed: BTreeMap::new(),
@@ -120,6 +121,31 @@ fn regrets_shares_and_names_are_those_of_the_truth() {
     assert!((alone.slower - 0.1).abs() < 1e-9, "in scenarios 3 and 7");
     assert!((alone.worst - 1.25).abs() < 1e-9);
     assert_eq!(alone.where_worst, "made/7");
+}
+
+/// Three seconds from the request on with all paths, two with the better one, whose handshake takes a second longer.
+#[test]
+fn a_single_path_has_its_own_handshake() {
+    let slower = |growth: f64| {
+        let mut scenarios = made_up(
+            10,
+            &[
+                ("best", |_, _| 3_f64.ln()),
+                ("minrtt", |_, _| 4_f64.ln()),
+                ("path 1", |_, _| 2_f64.ln()),
+            ],
+        );
+        for scenario in &mut scenarios {
+            scenario.with_handshake = BTreeMap::from([("path 1".to_owned(), vec![growth; 6])]);
+        }
+        let arena = Arena::of(scenarios, vec!["path 1".into()]).unwrap();
+        let alone = row(&arena, "best").alone.as_ref().unwrap();
+        (alone.ratio, alone.slower_by_2)
+    };
+    assert!(slower(0.0).1 > 0.99);
+    let (ratio, slower) = slower(1.5_f64.ln());
+    assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
+    assert!(slower < 0.01);
 }
 
 #[test]
