@@ -1103,9 +1103,20 @@ fn figures_of_a_page_are_checked() {
     assert_eq!((code, &*err), (0, ""), "{out}");
     let checked: usize = out.lines().filter(|line| line.ends_with(": holds")).count();
     assert!(checked >= 12, "{out}");
-    assert!(out.ends_with(&format!(
-        "{checked} of {checked} figures checked, 0 moved\n"
-    )));
+    let end = |times: usize, made: usize, shared: usize| {
+        let all = times * checked;
+        format!("\n{all} of {all} figures checked, 0 moved; {made} runs made, {shared} shared\n")
+    };
+    let (_, runs) = out.rsplit_once("; ").unwrap();
+    let made = runs.split(' ').next().unwrap().parse().unwrap();
+    assert!(out.ends_with(&end(1, made, 0)), "{out}");
+    // The section once more, of which no run is made again.
+    let twice = text.replace("\n## Words", &format!("\n{section}\n## Words"));
+    fs::write(folder.join("page.md"), twice).unwrap();
+    let (code, out, err) = check(&["--all"]);
+    assert_eq!((code, &*err), (0, ""), "{out}");
+    assert!(out.ends_with(&end(2, made, made)), "{out}");
+    fs::write(folder.join("page.md"), &text).unwrap();
     let (code, listed, _) = check(&["--list", "--draw", "3", "--by", "commit"]);
     assert_eq!((code, listed.lines().count()), (0, 3), "{listed}");
     let (code, drawn, _) = check(&["--draw", "3", "--by", "commit"]);

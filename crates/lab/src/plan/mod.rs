@@ -202,6 +202,31 @@ impl Cell<'_> {
         hasher.finish128().h1
     }
 
+    /// A hash of everything that determines the results, except the seed and the code, and nothing of what the cell is called:
+    /// cells that are alike have the same results, also those of several experiments.
+    pub(crate) fn alike(&self) -> String {
+        let network = NetworkSpec {
+            name: self.network.twin.clone(),
+            set: String::new(),
+            parameters: Vec::new(),
+            schedulers: Vec::new(),
+            workloads: Vec::new(),
+            congestion: Vec::new(),
+            ..self.network.clone()
+        };
+        let scheduler = SchedulerSpec {
+            label: self.scheduler.name.clone(),
+            ..self.scheduler.clone()
+        };
+        let fingerprint = fingerprint(&Cell {
+            network: &network,
+            scheduler: &scheduler,
+            ..self.clone()
+        });
+        // What the library does by default and what a file says count as one in fingerprints.
+        format!("{fingerprint} {:?}", network.ack_frequency)
+    }
+
     /// The seed of a training run before it; the first one is number 0. It does not depend on the
     /// scheduler or the congestion control either, and differs from those of all measured runs.
     pub(crate) fn training_seed(&self, seed: u64, number: u32) -> u64 {
@@ -343,6 +368,41 @@ mod tests {
             } else {
                 assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
             }
+        }
+    }
+
+    #[test]
+    fn cells_are_alike_whatever_they_are_called() {
+        let alike = |text: &str| -> Vec<String> {
+            let experiment = experiment(text);
+            Plan::new(&experiment, None)
+                .cells
+                .iter()
+                .map(Cell::alike)
+                .collect()
+        };
+        let all = alike(TEXT);
+        let labels = TEXT.replace(
+            "\"rr\"]\ncong",
+            "{ name = \"rr\", label = \"other\" }]\ncong",
+        );
+        assert_eq!(alike(&labels.replace("[\"rr\"]", "[\"other\"]")), all);
+        // The second network of two of another set, which meets another randomness.
+        let other = alike(&TEXT.replace("name = \"one\"", "name = \"three\""));
+        assert!(all[..8].iter().zip(&other).all(|(a, b)| a != b));
+        assert_eq!(all[8..], other[8..]);
+        let orders = TEXT.replace("20ms\"", "20ms | 2Mbit 9ms\"\nhandshake = [1, 2]");
+        let single = TEXT.replace("20ms\"", "20ms | 2Mbit 9ms\"");
+        let (orders, single) = (alike(&orders), alike(&single));
+        assert_eq!(orders[..8], single[..8]);
+        assert!(orders[8..16].iter().zip(&single).all(|(a, b)| a != b));
+        for change in [
+            ("50Mbit", "51Mbit"),
+            ("\"minrtt\"", "\"ecf\""),
+            ("\"olia\"", "\"bbr3\""),
+        ] {
+            let changed = alike(&TEXT.replace(change.0, change.1));
+            assert_ne!(changed[0], all[0], "{change:?}");
         }
     }
 

@@ -234,15 +234,20 @@ impl<'a> Board<'a> {
 impl crate::file::experiment::Selector {
     /// Whether the selector matches a group.
     pub fn selects(&self, group: &Group<'_>) -> bool {
+        self.matches(&group.network.name, &group.workload.name, group.congestion)
+    }
+
+    /// Whether the selector matches these names.
+    pub(crate) fn matches(&self, network: &str, workload: &str, congestion: &str) -> bool {
         let matches = |pattern: &str, name: &str| {
             // The pattern was checked when the experiment was read.
             pattern
                 .parse::<crate::Pattern>()
                 .is_ok_and(|pattern| pattern.matches(name))
         };
-        matches(&self.network, &group.network.name)
-            && matches(&self.workload, &group.workload.name)
-            && matches(&self.congestion, group.congestion)
+        matches(&self.network, network)
+            && matches(&self.workload, workload)
+            && matches(&self.congestion, congestion)
     }
 }
 

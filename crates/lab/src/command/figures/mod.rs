@@ -1,6 +1,7 @@
 //! The command `check-figures`: whether pages of tables still say what their commands print.
 
 mod page;
+mod runs;
 
 use std::collections::BTreeSet;
 use std::hash::Hasher as _;
@@ -11,7 +12,8 @@ use clap::Args;
 use serde::Serialize;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-use self::page::{Place, Section};
+use self::page::{Kind, Place, Section};
+use self::runs::Runs;
 use crate::Pattern;
 use crate::command::cli::{Failure, cannot};
 use crate::file::experiment::Experiment;
@@ -20,7 +22,7 @@ use crate::plan::{CellId, Plan};
 use crate::result::record::Heading;
 use crate::result::store::Results;
 use crate::result::summary::Board;
-use crate::run::runner::{self, Options};
+use crate::run::runner::Options;
 use crate::view::markdown;
 
 /// The arguments of `check-figures`.
@@ -29,7 +31,7 @@ pub(crate) struct Arguments {
     /// The pages, or folders of pages.
     #[arg(default_value = "docs/results/tables")]
     pages: Vec<PathBuf>,
-    /// Check all figures, not a draw: runs each experiment again, which takes hours.
+    /// Check all figures, not a draw, those over sets of networks and the verdicts too: hours for all pages.
     #[arg(long, conflicts_with = "draw")]
     all: bool,
     /// How many figures to draw, of those with one network and one scheduler.
@@ -74,7 +76,8 @@ impl Checked<'_> {
 struct Source {
     experiment: Experiment,
     only: Option<Pattern>,
-    cells: Vec<CellId>,
+    /// Each with the set of its network.
+    cells: Vec<(CellId, String)>,
 }
 
 impl Source {
@@ -102,7 +105,10 @@ impl Source {
             }
         }
         let plan = Plan::new(&experiment, only.as_ref());
-        let cells = plan.cells.into_iter().map(|cell| cell.id).collect();
+        let cells = plan.cells.into_iter();
+        let cells = cells
+            .map(|cell| (cell.id, cell.network.set.clone()))
+            .collect();
         Ok(Self {
             experiment,
             only,
@@ -110,47 +116,72 @@ impl Source {
         })
     }
 
-    /// The cells behind a figure; none if the row or the column names no single one.
-    fn cells<'a>(&'a self, place: &'a Place) -> impl Iterator<Item = &'a CellId> {
-        self.cells.iter().filter(|id| {
-            let mut rest = place.row.iter();
-            rest.next() == Some(&id.network)
-                && rest.all(|name| *name == id.workload || *name == id.congestion)
-                && id.scheduler == place.column
-        })
+    /// The cells behind a figure; none if the command does not make it.
+    fn cells<'a>(&'a self, place: &'a Place) -> Box<dyn Iterator<Item = &'a CellId> + 'a> {
+        let cells = self.cells.iter();
+        let (Some(first), rest) = (place.row.first(), place.row.get(1..).unwrap_or_default())
+        else {
+            return Box::new(std::iter::empty());
+        };
+        let is_of = |id: &CellId, names: &[String]| {
+            let mut names = names.iter();
+            names.all(|name| *name == id.workload || *name == id.congestion)
+        };
+        match place.kind {
+            Kind::Network => Box::new(cells.map(|(id, _)| id).filter(move |id| {
+                id.network == *first && is_of(id, rest) && id.scheduler == place.column
+            })),
+            Kind::Set => {
+                let set = first.rsplit_once(" (").map_or("", |(set, _)| set);
+                let (scheduler, names) = rest
+                    .split_last()
+                    .map_or(("", rest), |(one, rest)| (&**one, rest));
+                let compared = move |id: &CellId| {
+                    id.scheduler == scheduler || id.scheduler == self.experiment.baseline
+                };
+                let of_set = cells.filter(move |(_, of)| of == set).map(|(id, _)| id);
+                Box::new(of_set.filter(move |id| is_of(id, names) && compared(id)))
+            }
+            Kind::Verdict => {
+                let claims = self.experiment.claims.iter();
+                let claims = claims
+                    .filter(|claim| claim.text == *first && claim.source == place.column)
+                    .collect::<Vec<_>>();
+                Box::new(cells.map(|(id, _)| id).filter(move |id| {
+                    claims.iter().any(|claim| {
+                        let mut labels = [&claim.better, &claim.worse, &claim.similar].into_iter();
+                        labels.any(|labels| labels.contains(&id.scheduler))
+                            && claim
+                                .cells
+                                .matches(&id.network, &id.workload, &id.congestion)
+                    })
+                }))
+            }
+        }
     }
 
-    /// What comes out of these cells, or of all: the section, as a page has it.
-    fn run(
+    /// What is run for these figures: nothing that none of them is made of.
+    fn plan<'a>(&'a self, figures: &[(&Place, &str)]) -> Plan<'a> {
+        let cells: BTreeSet<_> = figures
+            .iter()
+            .flat_map(|(place, _)| self.cells(place))
+            .collect();
+        let mut plan = Plan::new(&self.experiment, self.only.as_ref());
+        plan.cells.retain(|cell| cells.contains(&cell.id));
+        plan
+    }
+
+    /// What comes out of a plan: the section, as far as a page would have it.
+    fn section(
         &self,
-        cells: Option<&BTreeSet<&CellId>>,
-        jobs: usize,
+        plan: &Plan<'_>,
+        runs: &mut Runs,
+        options: Options,
         schedulers: &Schedulers,
     ) -> io::Result<String> {
-        let mut plan = Plan::new(&self.experiment, self.only.as_ref());
-        if let Some(cells) = cells {
-            plan.cells.retain(|cell| cells.contains(&cell.id));
-        }
-        let options = Options {
-            jobs,
-            progress: io::stderr().is_terminal(),
-            slim: true,
-            ..Options::default()
-        };
-        let mut records = Vec::new();
-        runner::run(
-            &plan,
-            options,
-            |_, _| false,
-            |record| {
-                records.push(record);
-                Ok(())
-            },
-        )?;
-        let heading = Heading::new(&self.experiment, &schedulers.build());
         Ok(markdown::section(&Board::new(&Results {
-            heading,
-            records,
+            heading: Heading::new(&self.experiment, &schedulers.build()),
+            records: runs.of(plan, options)?,
         })))
     }
 }
@@ -218,43 +249,49 @@ pub(crate) fn run(
             source, figures, ..
         } = &mut chosen[at];
         if let Ok(source) = source
-            && (arguments.all || source.cells(place).count() == 1)
+            && (arguments.all || place.kind == Kind::Network && source.cells(place).count() == 1)
         {
             figures.push((place, says));
             wanted -= 1;
         }
     }
-    let mut checked = Vec::new();
-    for Chosen {
-        page,
-        section,
-        source,
-        figures,
-    } in &chosen
+    let mut runs = Runs::default();
+    let mut sources = Vec::new();
+    for one in chosen
+        .iter()
+        .filter(|one| !one.figures.is_empty() || one.source.is_err())
     {
-        let source = match source {
-            Ok(source) if !figures.is_empty() => source,
-            Ok(_) => continue,
-            Err(why) => {
-                writeln!(err, "not checked: {page}, {}: {why}", section.title)?;
-                continue;
+        match &one.source {
+            Ok(source) => {
+                let plan = source.plan(&one.figures);
+                runs.announce(&plan);
+                sources.push((one, source, plan));
             }
-        };
+            Err(why) => writeln!(
+                err,
+                "not checked: {}, {}: {why}",
+                one.page, one.section.title
+            )?,
+        }
+    }
+    let options = Options {
+        jobs: arguments.jobs,
+        progress: io::stderr().is_terminal(),
+        lines: arguments.all && !io::stderr().is_terminal(),
+        slim: true,
+    };
+    let mut checked = Vec::new();
+    for (one, source, plan) in sources {
         let now = if arguments.list {
             None
         } else {
-            let cells: BTreeSet<_> = figures
-                .iter()
-                .flat_map(|(place, _)| source.cells(place))
-                .collect();
-            let cells = (!arguments.all).then_some(&cells);
-            let text = source.run(cells, arguments.jobs, schedulers)?;
+            let text = source.section(&plan, &mut runs, options, schedulers)?;
             Some(page::figures(&text))
         };
-        for (place, says) in figures {
+        for (place, says) in &one.figures {
             let one = Checked {
-                page,
-                section: &section.title,
+                page: one.page,
+                section: &one.section.title,
                 metric: &place.metric,
                 row: &place.row,
                 column: &place.column,
@@ -271,14 +308,22 @@ pub(crate) fn run(
         ));
     }
     if arguments.list {
+        let (made, shared) = runs.announced();
+        writeln!(
+            err,
+            "{} figures, {made} runs to make, {shared} shared",
+            checked.len()
+        )?;
         return Ok(());
     }
     let moved = checked.iter().filter(|moved| **moved).count();
     if !arguments.json {
         writeln!(
             out,
-            "{} of {known} figures checked, {moved} moved",
-            checked.len()
+            "{} of {known} figures checked, {moved} moved; {} runs made, {} shared",
+            checked.len(),
+            runs.made,
+            runs.shared
         )?;
     }
     if moved > 0 {

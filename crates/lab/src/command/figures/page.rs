@@ -2,14 +2,27 @@
 
 use std::collections::BTreeMap;
 
+/// What a figure is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// One network with one scheduler.
+    Network,
+    /// All networks of a set, with a scheduler and the one that it is compared with.
+    Set,
+    /// What a statement is about.
+    Verdict,
+}
+
 /// Where a figure stands in a section.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// The sentence above the table up to its first comma: the metric with its unit.
+    pub(super) kind: Kind,
+    /// The sentence above the table up to its first comma: the metric with its unit. Of a verdict, that it is one.
     pub(super) metric: String,
-    /// The row's names: network, and workload and controller where the table has them.
+    /// The row's names: network or set, workload and controller where the table has them, a set's scheduler. Of a verdict, the
+    /// statement.
     pub(super) row: Vec<String>,
-    /// The column's head.
+    /// The column's head. Of a verdict, where the statement is made.
     pub(super) column: String,
 }
 
@@ -71,10 +84,23 @@ fn words(line: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// The figures of all tables of medians: the first number of each cell that has one.
+/// What the lines above a table say that its columns are.
+enum Columns {
+    /// Schedulers.
+    Schedulers,
+    /// The values of a parameter of one scheduler.
+    Family {
+        scheduler: String,
+        parameter: String,
+    },
+    /// What came of a set's networks.
+    OfSets,
+}
+
+/// The verdicts, the first number of each cell of the tables of medians, and all numbers of the tables of sets.
 pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
-    let mut figures = BTreeMap::new();
-    let mut metric = None;
+    let mut figures = verdicts(text);
+    let mut above = None;
     let mut heads: Vec<String> = Vec::new();
     let mut paragraph = String::new();
     for line in text.lines() {
@@ -82,7 +108,7 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
             heads.clear();
             if line.is_empty() {
                 if !paragraph.is_empty() {
-                    metric = of_medians(&paragraph);
+                    above = of_sets(&paragraph).or_else(|| of_medians(&paragraph));
                     paragraph.clear();
                 }
             } else {
@@ -91,7 +117,7 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
             }
             continue;
         }
-        let Some((metric, family)) = &metric else {
+        let Some((metric, columns)) = &above else {
             continue;
         };
         let cells = cells(line);
@@ -105,23 +131,30 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
         {
             continue;
         }
-        let is_column = |head: &String| match family {
-            None => head.starts_with('`'),
-            Some(_) => !NAMES.contains(&head.as_str()),
+        let is_figure = |head: &String| match columns {
+            Columns::Schedulers => head.starts_with('`'),
+            Columns::Family { .. } | Columns::OfSets => !NAMES.contains(&head.as_str()),
         };
-        let named = heads.iter().position(is_column).unwrap_or(heads.len());
+        let named = heads.iter().position(is_figure).unwrap_or(heads.len());
         if named == 0 || cells.len() != heads.len() {
             continue;
         }
         for (column, cell) in heads.iter().zip(&cells).skip(named) {
             if let Some(figure) = first_number(cell) {
+                let (kind, column) = match columns {
+                    Columns::Schedulers => (Kind::Network, column.trim_matches('`').to_owned()),
+                    Columns::Family {
+                        scheduler,
+                        parameter,
+                    } => (Kind::Network, format!("{scheduler},{parameter}={column}")),
+                    Columns::OfSets => (Kind::Set, column.clone()),
+                };
+                let row = cells[..named].iter();
                 let place = Place {
+                    kind,
                     metric: metric.clone(),
-                    row: cells[..named].to_vec(),
-                    column: match family {
-                        None => column.trim_matches('`').to_owned(),
-                        Some((scheduler, parameter)) => format!("{scheduler},{parameter}={column}"),
-                    },
+                    row: row.map(|name| name.trim_matches('`').to_owned()).collect(),
+                    column,
                 };
                 figures.insert(place, figure);
             }
@@ -131,18 +164,55 @@ pub(super) fn figures(text: &str) -> BTreeMap<Place, String> {
 }
 
 /// The heads of the columns before a table's figures.
-const NAMES: [&str; 3] = ["network", "workload", "controller"];
+const NAMES: [&str; 5] = ["network", "networks", "workload", "controller", "scheduler"];
 
-/// The metric, if the sentence above a table says that it has medians for each network; and, if its columns are the values of
-/// a parameter of one scheduler, these two.
-fn of_medians(paragraph: &str) -> Option<(String, Option<(String, String)>)> {
+/// What stands above the verdicts.
+const VERDICTS: &str = "Verdicts over paired seeds:";
+
+/// The verdicts, which are the items of a list.
+fn verdicts(text: &str) -> BTreeMap<Place, String> {
+    let (_, list) = text.split_once(VERDICTS).unwrap_or_default();
+    let list = list.trim_start();
+    let (list, _) = list.split_once("\n\n").unwrap_or((list, ""));
+    let items = list.strip_prefix("- ").unwrap_or_default().split("\n- ");
+    items.filter_map(verdict).collect()
+}
+
+/// The verdict of an item: `"statement" (source): **sentence**`, where the source may be missing.
+fn verdict(item: &str) -> Option<(Place, String)> {
+    let item = item.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (statement, sentence) = item.split_once(": **")?;
+    let (statement, source) = statement.strip_prefix('"')?.rsplit_once('"')?;
+    let source = source.trim().strip_prefix('(').unwrap_or_default();
+    let place = Place {
+        kind: Kind::Verdict,
+        metric: "verdict".into(),
+        row: vec![statement.to_owned()],
+        column: source.strip_suffix(')').unwrap_or_default().to_owned(),
+    };
+    Some((place, sentence.strip_suffix("**")?.to_owned()))
+}
+
+/// The metric, if the sentence above a table says that it has a row for each scheduler over all networks of a set.
+fn of_sets(paragraph: &str) -> Option<(String, Columns)> {
+    let (metric, rest) = paragraph.split_once(", each network against ")?;
+    let is = metric.ends_with(" over all networks of a set") && rest.trim_end().ends_with(':');
+    is.then(|| (metric.to_owned(), Columns::OfSets))
+}
+
+/// The metric, if the sentence above a table says that it has medians for each network; and whether its columns are the values
+/// of a parameter.
+fn of_medians(paragraph: &str) -> Option<(String, Columns)> {
     let (metric, rest) = paragraph.split_once(", median")?;
-    let mut family = None;
+    let mut columns = Columns::Schedulers;
     let metric = match metric.split_once(" of `") {
         None => metric,
         Some((metric, of)) => {
             let (scheduler, parameter) = of.strip_suffix('`')?.split_once("` over `")?;
-            family = Some((scheduler.to_owned(), parameter.to_owned()));
+            columns = Columns::Family {
+                scheduler: scheduler.to_owned(),
+                parameter: parameter.to_owned(),
+            };
             metric
         }
     };
@@ -150,7 +220,7 @@ fn of_medians(paragraph: &str) -> Option<(String, Option<(String, String)>)> {
         !paragraph.contains("over all networks of a set") && paragraph.trim_end().ends_with(':');
     // What stands between brackets is the unit; a sentence of words is no metric.
     let one = metric.split_whitespace().count() <= 6 && !metric.contains(['`', '.']);
-    (single && one && !rest.is_empty()).then(|| (metric.trim().to_owned(), family))
+    (single && one && !rest.is_empty()).then(|| (metric.trim().to_owned(), columns))
 }
 
 /// The cells of a row; `\|` does not end one.
@@ -199,6 +269,7 @@ mod tests {
         let expected = ["experiments/a.toml", "--seeds", "6", "--only", "^x|y z$"];
         assert_eq!(command[..], expected);
         let place = |network: &str, column: &str| Place {
+            kind: Kind::Network,
             metric: "goodput [Mbit/s]".into(),
             row: vec![network.into(), "olia".into()],
             column: column.into(),
@@ -212,6 +283,46 @@ mod tests {
         ];
         let expected = expected.map(|(place, figure)| (place, figure.to_owned()));
         assert_eq!(*figures, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn sets_and_verdicts_are_figures_too() {
+        let text = "Verdicts over paired seeds:\n\n- \"a is better: (really)\" (figure 6: 68 %): **holds in 3, no\n  difference \
+            in 1 of 4 comparisons**\n- \"b\": **holds**\n\n- \"c\": **is no verdict**\n\n\
+            time [s] over all networks of a set, each network against `rr` (numbers of\nnetworks):\n\n\
+            | networks | controller | scheduler | median | better | median gain |\n|---|---|---|---|---|---|\n\
+            | far (20) | olia | `rr` | 1.50 |  |  |\n| far (20) | olia | `a\\|b` | 1.25 | 7 | -3.5 % |\n";
+        let figures = figures(text);
+        let found: Vec<_> = figures
+            .iter()
+            .map(|(place, says)| (place.kind, place.row.join("/"), &*place.column, &**says))
+            .collect();
+        let set = |scheduler: &str, column: &'static str, says: &'static str| {
+            (
+                Kind::Set,
+                format!("far (20)/olia/{scheduler}"),
+                column,
+                says,
+            )
+        };
+        let verdict = |text: &str, source: &'static str, says: &'static str| {
+            (Kind::Verdict, text.to_owned(), source, says)
+        };
+        let three = "holds in 3, no difference in 1 of 4 comparisons";
+        assert_eq!(
+            found,
+            [
+                set("a|b", "better", "7"),
+                set("a|b", "median", "1.25"),
+                set("a|b", "median gain", "-3.5"),
+                set("rr", "median", "1.50"),
+                verdict("a is better: (really)", "figure 6: 68 %", three),
+                verdict("b", "", "holds"),
+            ]
+        );
+        let metric = "time [s] over all networks of a set";
+        let sets = figures.keys().filter(|place| place.kind == Kind::Set);
+        assert!(sets.map(|place| &*place.metric).all(|one| one == metric));
     }
 
     #[test]
