@@ -16,3 +16,4 @@ mod shards;
 mod shell;
 mod tail;
 mod time_lost;
+mod verdicts;
