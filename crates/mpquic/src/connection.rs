@@ -393,7 +393,7 @@ impl Connection {
 
     /// Changes how many bytes may be received and not read, over all streams
     /// ([`TransportConfig::receive_window`](crate::TransportConfig::receive_window)). Credit that the peer has stays its
-    /// own.
+    /// own. The window is then at least what that of a new connection begins with, if this lets it.
     pub fn set_receive_window(&self, bytes: u64) {
         self.change(|proto| proto.streams().set_receive_window(bytes));
     }

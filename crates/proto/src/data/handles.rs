@@ -124,7 +124,7 @@ impl Streams<'_> {
 
     /// Changes how many bytes may be received and not read, over all streams
     /// ([`TransportConfig::receive_window`](crate::TransportConfig::receive_window)). Credit that the peer has stays its
-    /// own (RFC 9000 section 4.1).
+    /// own (RFC 9000 section 4.1). The window is then at least what that of a new connection begins with, if this lets it.
     pub fn set_receive_window(&mut self, bytes: u64) {
         self.data.streams.set_receive_window(bytes.max(MIN_WINDOW));
     }

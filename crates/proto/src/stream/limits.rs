@@ -2,6 +2,7 @@
 
 use mpquic_sched_core::Dir;
 
+use super::flow::INITIAL_WINDOW;
 use super::set::Streams;
 
 impl Streams {
@@ -14,6 +15,9 @@ impl Streams {
     pub(crate) fn set_receive_window(&mut self, bytes: u64) {
         let fixed = self.has_fixed_windows();
         self.window.set_max(bytes, fixed);
+        // A server that keeps strangers small lets them begin as others do once they are known: while a window grows by use,
+        // it holds up each round trip, and a sender inside of a tunnel takes that for a full queue.
+        self.window.grow_to(INITIAL_WINDOW);
     }
 
     /// What may be written and not acknowledged, over all streams.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::WriteError;
+use crate::stream::flow::INITIAL_WINDOW;
 
 fn client(params: PeerStreamParams, config: &TransportConfig) -> Streams {
     let mut s = Streams::new(Side::Client, config);
@@ -238,6 +239,19 @@ fn windows_grow_to_their_maxima_under_load() {
     assert_eq!(b.recvs[id].window.size(), config.stream_receive_window);
     assert_eq!(b.window.size(), config.receive_window);
     assert_eq!((b.max_gaps_seen(), b.max_out_of_order_seen()), (0, 0));
+}
+
+#[test]
+fn a_window_that_is_raised_begins_as_others_do() {
+    let mut config = TransportConfig::default();
+    config.receive_window(64 << 10);
+    let (_, mut b) = pair(&config);
+    assert_eq!(b.window.size(), 64 << 10);
+    b.set_receive_window(100 << 10);
+    assert_eq!(b.window.size(), 100 << 10);
+    b.set_receive_window(24 << 20);
+    assert_eq!(b.window.size(), INITIAL_WINDOW);
+    assert!(b.window.is_due());
 }
 
 /// RUSTSEC-2026-0185: one byte at every second offset closes the connection, early.
