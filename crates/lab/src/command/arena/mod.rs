@@ -235,7 +235,7 @@ impl<'a> Judged<'a> {
                 .collect(),
             alone: match single.is_empty() {
                 true => BTreeMap::new(),
-                false => estimates(&scenario.from_connecting(), &single),
+                false => estimates(&scenario.costs_with_handshake(), &single),
             },
         })
     }

@@ -46,7 +46,7 @@ pub(super) struct Scenario {
 
 impl Scenario {
     /// The costs in the order of `costs`, with the handshake.
-    pub(super) fn from_connecting(&self) -> Vec<Vec<f64>> {
+    pub(super) fn costs_with_handshake(&self) -> Vec<Vec<f64>> {
         let growth = |label| self.with_handshake.get(label).into_iter().flatten();
         let of_all = self.costs.iter();
         of_all
