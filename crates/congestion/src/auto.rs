@@ -13,6 +13,8 @@
 //! - **Slow start begins again** where losses by chance have held the window down and no queue was seen for some round trips:
 //!   CUBIC's curve would take its time.
 //!
+//! - **Paths that share a bottleneck grow as one**, as far as their losses show that they do.
+//!
 //! Everything else, such as slow start and careful resume, is that of [`Cubic`].
 //!
 //! **BBRv3 takes over** ([`Stay`]) where chance explains most losses, and until its losses or a standing queue speak against it.
@@ -21,6 +23,7 @@
 
 mod memory;
 mod path;
+mod shared;
 mod stay;
 
 use std::time::{Duration, Instant};
@@ -31,11 +34,12 @@ use super::bbr::Bbr;
 use super::controller::Slots;
 use super::cubic::Cubic;
 use super::{
-    AckSummary, AckedPacket, CongestionControl, CongestionEvent, Controller, InitialWindow,
-    LossCauses, LostPacket, NewPath, ResumeStep, RttEstimator, SentPacket, SlowStart, SpuriousLoss,
-    Steering,
+    AckSummary, AckedPacket, CongestionControl, CongestionEvent, Controller, ControllerState,
+    InitialWindow, LossCauses, LostPacket, NewPath, ResumeStep, RttEstimator, SentPacket,
+    SlowStart, SpuriousLoss, Steering,
 };
 use path::{MOST_LOST, Path, Tally};
+use shared::Bottlenecks;
 use stay::Reason;
 
 /// Before so many packets were delivered, and none was lost, nothing is watched: most connections end with fewer or stay idle.
@@ -59,6 +63,8 @@ pub(super) struct Auto {
     /// Of BBRv3.
     seed: [u8; 8],
     paths: Slots<Slot>,
+    /// Once there is a loss with several paths.
+    bottlenecks: Option<Box<Bottlenecks>>,
 }
 
 impl Auto {
@@ -74,6 +80,7 @@ impl Auto {
             slow_start,
             seed: std::array::from_fn(|i| seed[i]),
             paths: Slots::default(),
+            bottlenecks: None,
         }
     }
 
@@ -162,6 +169,7 @@ impl Auto {
             bbr.remove_path(path);
         }
         self.handed.remove(path);
+        self.part(path);
     }
 
     fn steers(&self, path: PathIndex) -> &dyn Controller {
@@ -279,7 +287,11 @@ impl Controller for Auto {
             return;
         };
         if p.on_loss(event, window, slow_start) {
+            let began = p.began(event.now) && !slow_start;
             self.cubic.on_congestion_event(event);
+            if began {
+                self.on_overflow(path, event.now);
+            }
         } else if !slow_start && p.reopens(event.now) {
             self.cubic.reopen(path);
         }
@@ -352,6 +364,14 @@ impl Controller for Auto {
         match self.handed(path) {
             Some(bbr) => bbr.in_slow_start(path),
             None => self.cubic.in_slow_start(path),
+        }
+    }
+
+    /// Asked for before each packet: who steers is looked up once.
+    fn path_state(&self, path: PathIndex, rtt: &RttEstimator) -> ControllerState {
+        match self.handed(path) {
+            Some(bbr) => bbr.path_state(path, rtt),
+            None => self.cubic.path_state(path, rtt),
         }
     }
 

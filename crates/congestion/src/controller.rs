@@ -631,6 +631,11 @@ impl<T> Slots<T> {
         self.states.get_mut(path.get())?.as_mut()
     }
 
+    /// One past the highest slot in use.
+    pub(super) const fn len(&self) -> usize {
+        self.used
+    }
+
     /// The states that there are, in the order of their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (PathIndex, &T)> + Clone {
         self.states[..self.used]

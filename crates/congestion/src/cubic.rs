@@ -53,6 +53,8 @@ struct Path {
     reno: RenoWindow,
     curve: Curve,
     undo: Option<Undo>,
+    /// The Reno-friendly window grows by this part of [`ALPHA`], and the curve by its square: 1 unless paths share a bottleneck.
+    growth: f64,
 }
 
 impl Path {
@@ -68,7 +70,13 @@ impl Path {
                 idle_since: None,
             },
             undo: None,
+            growth: 1.0,
         }
+    }
+
+    /// How fast the curve rises.
+    const fn c(&self) -> f64 {
+        C * self.growth * self.growth
     }
 
     /// The first acknowledgement in congestion avoidance begins an epoch.
@@ -79,7 +87,7 @@ impl Path {
             self.curve.w_max = window;
         }
         let rise = (self.curve.w_max - window) / self.reno.datagram();
-        self.curve.k = (rise / C).cbrt();
+        self.curve.k = (rise / self.c()).cbrt();
         self.curve.w_est = window;
         self.curve.epoch = Some(now);
         self.curve.idle_since = None;
@@ -99,7 +107,8 @@ impl Path {
         }
         let (window, mtu) = (self.reno.window, self.reno.datagram());
         let t = now.saturating_duration_since(epoch).as_secs_f64();
-        let cubic = |t: f64| C * mtu * (t - self.curve.k).powi(3) + self.curve.w_max;
+        let c = self.c();
+        let cubic = |t: f64| c * mtu * (t - self.curve.k).powi(3) + self.curve.w_max;
 
         // Section 4.3.
         let alpha = if self.curve.w_est < self.curve.prior {
@@ -107,7 +116,7 @@ impl Path {
         } else {
             1.0
         };
-        let w_est = self.curve.w_est + alpha * mtu * bytes / window;
+        let w_est = self.curve.w_est + self.growth * alpha * mtu * bytes / window;
         let grown = if cubic(t) < w_est {
             window.max(w_est)
         } else {
@@ -171,6 +180,18 @@ impl Cubic {
             p.curve.w_max = 0.0;
             p.curve.epoch = None;
             p.undo = None;
+        }
+    }
+
+    /// A path is one of so many that share a bottleneck, and grows so that together they are one flow. A flow of CUBIC has a window in
+    /// proportion to the fourth root of `C`, and one of Reno to the square root of what it grows by in a round trip.
+    pub(super) fn grow_as_part(&mut self, path: PathIndex, flows: usize) {
+        let growth = (flows as f64).powi(-2);
+        if let Some(p) = self.paths.get_mut(path)
+            && p.growth != growth
+        {
+            p.growth = growth;
+            p.curve.epoch = None;
         }
     }
 

@@ -158,7 +158,7 @@ pub(super) struct Path {
     quiet_since: Option<Instant>,
     reopened: u32,
     reopens_at: Option<Instant>,
-    rtt: Duration,
+    pub(super) rtt: Duration,
     /// Losses by chance, all runs of them, among what arrived up to these events.
     pub(super) chance: Tally,
     /// What arrived since the newest event: whether it is part of that shows the next one.
@@ -285,6 +285,11 @@ impl Path {
             self.forgiven_runs = 0;
         }
         !self.forgives
+    }
+
+    /// Whether a loss event began just now.
+    pub(super) fn began(&self, now: Instant) -> bool {
+        self.event == Some(now)
     }
 
     /// What chance has lost, for comparison with what is lost while BBRv3 steers. Where a queue overflowed, neither its losses nor
