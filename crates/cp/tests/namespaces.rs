@@ -3,9 +3,11 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+use mpquic_test_support::held::Held;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_mpquic-cp");
 /// On the server's loopback, so that both links lead to it by their gateways.
@@ -92,25 +94,11 @@ impl Place {
         }
     }
 
-    fn program(&self, namespace: &str, arguments: &[&str]) -> Child {
-        Command::new("ip")
-            .args(["netns", "exec", namespace, PROGRAM])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
-    }
-}
-
-/// Ends it when the test does.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // It has ended by itself, if not.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    fn program(&self, namespace: &str, arguments: &[&str]) -> Held {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace, PROGRAM]);
+        let piped = command.args(arguments).stdout(Stdio::piped());
+        Held::new(piped.stderr(Stdio::piped()).spawn().unwrap())
     }
 }
 
@@ -159,8 +147,8 @@ fn a_link_goes_down_and_up_in_the_middle_of_a_transfer() {
     let (root, identity, out) = (text("root"), text("identity"), text("out"));
     // As the guide has it: without a word on where to listen.
     let serve = ["serve", "--root", &root, "--identity", &identity];
-    let mut server = Ended(place.program(&place.far, &serve));
-    let mut lines = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let mut server = place.program(&place.far, &serve);
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
     let mut line = || lines.next().unwrap().unwrap();
     let mut listening = [line(), line()];
     listening.sort();
@@ -172,8 +160,8 @@ fn a_link_goes_down_and_up_in_the_middle_of_a_transfer() {
     let pin = pin.strip_prefix("fingerprint ").unwrap();
 
     let get = ["get", SERVER, "big", &out, "--pin", pin, "--json"];
-    let mut client = Ended(place.program(&place.near, &get));
-    let stderr = BufReader::new(client.0.stderr.take().unwrap());
+    let mut client = place.program(&place.near, &get);
+    let stderr = BufReader::new(client.stderr.take().unwrap());
     let (tell, lines) = mpsc::channel();
     std::thread::spawn(move || {
         for line in stderr.lines().map_while(Result::ok) {
@@ -200,13 +188,12 @@ fn a_link_goes_down_and_up_in_the_middle_of_a_transfer() {
 
     let mut printed = String::new();
     client
-        .0
         .stdout
         .take()
         .unwrap()
         .read_to_string(&mut printed)
         .unwrap();
-    assert!(client.0.wait().unwrap().success(), "{printed}");
+    assert!(client.wait().unwrap().success(), "{printed}");
     assert!(std::fs::read(folder.path().join("out/big")).unwrap() == data);
     // The first link has a path again, and both have carried data.
     let summary = crate::program::last(&printed);

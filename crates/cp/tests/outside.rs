@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use mpquic_test_support::held::Held;
 
 use crate::program::{
     PROGRAM, Place, WRONG_PIN, arrived, fails, in_background, lines_of, names, program, relay,
@@ -34,9 +35,9 @@ fn ended(child: &mut Child) -> ExitStatus {
 /// The output of a program that must end, and says little.
 fn output(command: &mut Command) -> Output {
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn().unwrap();
+    let mut child = Held::new(piped.spawn().unwrap());
     ended(&mut child);
-    child.wait_with_output().unwrap()
+    child.output().unwrap()
 }
 
 #[test]
@@ -115,7 +116,7 @@ fn a_listing_that_is_lost_is_told() {
         let mut command = Command::new(PROGRAM);
         command.args(["ls", &server.address, "--pin", &server.pin]);
         let child = command.stdout(stdout).stderr(Stdio::piped()).spawn();
-        child.unwrap().wait_with_output().unwrap()
+        Held::new(child.unwrap()).output().unwrap()
     };
     let full = std::fs::File::options().write(true).open("/dev/full");
     let lost = ls(full.unwrap().into());

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
+use mpquic_test_support::held::Held;
+
 use crate::program::{PROGRAM, Place, Served, arrived, fails, names, program, relay};
 
 fn tried(server: &Served, token: &str, words: &[&str]) -> Output {
@@ -18,12 +20,12 @@ fn fed(server: &Served, token: &str, words: &[&str], input: &[u8]) -> Output {
     command.args([&[words[0], &server.address][..], &words[1..], &known].concat());
     let piped = Stdio::piped;
     command.stdin(piped()).stdout(piped()).stderr(piped());
-    let mut child = command.spawn().unwrap();
+    let mut child = Held::new(command.spawn().unwrap());
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
     // It may refuse to read.
     let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
+    let output = child.output().unwrap();
     feeding.join().unwrap();
     output
 }
@@ -132,12 +134,12 @@ fn what_was_written_is_not_written_again_and_what_was_read_is_not_left() {
     let mut get = Command::new(PROGRAM);
     get.args([&["get", &at, "large", "-", "--retry", "1m"][..], &known].concat());
     get.stdout(out).stderr(Stdio::piped());
-    let get = get.spawn().unwrap();
+    let get = Held::new(get.spawn().unwrap());
     arrived(&place.path("near"), 3_000_000);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let server = by(&listen);
-    let got = get.wait_with_output().unwrap();
+    let got = get.output().unwrap();
     assert!(got.status.success(), "{got:?}");
     assert!(fs::read(place.path("near/out")).unwrap() == data);
     // A program that is stopped in the middle leaves nothing.
@@ -146,7 +148,7 @@ fn what_was_written_is_not_written_again_and_what_was_read_is_not_left() {
     put.stdin(Stdio::piped())
         .stderr(Stdio::null())
         .stdout(Stdio::null());
-    let mut put = put.spawn().unwrap();
+    let mut put = Held::new(put.spawn().unwrap());
     let mut stdin = put.stdin.take().unwrap();
     stdin.write_all(&data[..2_000_000]).unwrap();
     stdin.flush().unwrap();

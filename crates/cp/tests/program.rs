@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use mpquic_test_support::held::Held;
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_mpquic-cp");
@@ -12,17 +13,9 @@ pub(crate) const WRONG_PIN: &str =
 
 /// A server in a process of its own.
 pub(crate) struct Served {
-    pub(crate) child: Child,
+    pub(crate) child: Held,
     pub(crate) address: String,
     pub(crate) pin: String,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It has ended by itself, if not.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 pub(crate) struct Place(TempDir);
@@ -75,7 +68,7 @@ impl Place {
         command.arg("--root").arg(self.path("far"));
         command.arg("--identity").arg(self.path("identity"));
         command.args(more).stdout(Stdio::piped()).stderr(stderr);
-        let mut child = command.spawn().unwrap();
+        let mut child = Held::new(command.spawn().unwrap());
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut after = |what: &str| {
             let line = lines.next().unwrap().unwrap();
@@ -92,7 +85,13 @@ impl Place {
 }
 
 pub(crate) fn program(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM).args(arguments).output().unwrap()
+    output(Command::new(PROGRAM).args(arguments))
+}
+
+/// What a command prints until it ends.
+pub(crate) fn output(command: &mut Command) -> Output {
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    Held::new(piped.spawn().unwrap()).output().unwrap()
 }
 
 /// The program under a limit on the size of files, as a disk that is full has.
@@ -394,7 +393,7 @@ pub(crate) type Run = std::thread::JoinHandle<Output>;
 pub(crate) fn in_background(arguments: &[&str]) -> Run {
     let mut command = Command::new(PROGRAM);
     command.args(arguments);
-    std::thread::spawn(move || command.output().unwrap())
+    std::thread::spawn(move || output(&mut command))
 }
 
 /// A link before a server, slow enough for something to happen in the middle of a transfer.
@@ -437,10 +436,9 @@ fn both_signals_stop_both_sides_and_the_other_is_told() {
         let server = place.server(&[]);
         let relay = self::relay(&server);
         let at = relay.addr().to_string();
-        let mut client = Command::new(PROGRAM)
-            .args(["get", &at, "large", &to, "--pin", &server.pin])
-            .spawn()
-            .unwrap();
+        let mut client = Command::new(PROGRAM);
+        client.args(["get", &at, "large", &to, "--pin", &server.pin]);
+        let mut client = Held::new(client.spawn().unwrap());
         arrived(&place.path(""), 4_000_000);
         signal(&client, name);
         assert_eq!(client.wait().unwrap().code(), Some(code));
@@ -479,12 +477,12 @@ fn a_server_that_was_killed_is_found_again() {
         "1m",
         "--json",
     ];
-    let mut client = Command::new(PROGRAM)
+    let mut client = Command::new(PROGRAM);
+    let piped = client
         .args(get)
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    let mut client = Held::new(piped.spawn().unwrap());
     let told = BufReader::new(client.stderr.take().unwrap());
     let told = std::thread::spawn(move || -> Vec<_> {
         let lines = told.lines().map(Result::unwrap);
@@ -497,7 +495,7 @@ fn a_server_that_was_killed_is_found_again() {
     server.child.wait().unwrap();
     let _server = place.server_at(Command::new(PROGRAM), &listen, &[]);
     let back = std::time::Instant::now();
-    let done = client.wait_with_output().unwrap();
+    let done = client.output().unwrap();
     let told = told.join().unwrap();
     let lines: Vec<_> = told.iter().map(|(line, _)| line.as_str()).collect();
     assert!(done.status.success(), "{lines:?}");
@@ -567,15 +565,15 @@ fn lines_that_cannot_be_written_end_nothing() {
     let place = Place::new();
     std::fs::write(place.path("far/file"), "contents").unwrap();
     std::os::unix::fs::symlink("none", place.path("far/link")).unwrap();
-    let mut child = Command::new(PROGRAM)
+    let mut serve = Command::new(PROGRAM);
+    serve
         .args(["serve", "--listen", "127.0.0.1:0", "--root"])
         .arg(place.path("far"))
         .arg("--identity")
         .arg(place.path("identity"))
         .stdout(Stdio::piped())
-        .stderr(full())
-        .spawn()
-        .unwrap();
+        .stderr(full());
+    let mut child = Held::new(serve.spawn().unwrap());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut after = |what: &str| {
         lines

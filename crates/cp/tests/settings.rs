@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::program::{PROGRAM, Place};
+use crate::program::{PROGRAM, Place, signal};
 
 fn write(place: &Place, more: &str) {
     let text = format!(
@@ -57,14 +57,7 @@ fn settings_are_read_again() {
         code(&mut by_file(&place, &words))
     };
     let hang_up = |told: &str| {
-        let pid = server.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-HUP", &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        signal(&server.child, "HUP");
         let begun = std::time::Instant::now();
         while !std::fs::read_to_string(&log).unwrap().contains(told) {
             assert!(begun.elapsed().as_secs() < 60, "{told}");

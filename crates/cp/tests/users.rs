@@ -1,16 +1,18 @@
 //! Named users with folders and rights, tickets, and servers that a user has met.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use crate::program::{PROGRAM, Place, fails};
+use mpquic_test_support::held::Held;
+
+use crate::program::{PROGRAM, Place, fails, output, signal};
 
 /// A command of a user, whose data is in a folder of this name.
 fn of_user(place: &Place, user: &str, words: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.env("XDG_DATA_HOME", place.path(user)).args(words);
-    command.stdin(Stdio::null()).output().unwrap()
+    output(command.stdin(Stdio::null()))
 }
 
 fn succeeds(output: &Output) -> String {
@@ -18,34 +20,20 @@ fn succeeds(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Shares something; gives the ticket.
-fn share(place: &Place, words: &[&str]) -> (Running, String) {
+fn share(place: &Place, words: &[&str]) -> (Held, String) {
     let mut command = Command::new(PROGRAM);
     command
         .arg("share")
         .args(words)
         .args(["--listen", "127.0.0.1:0"]);
     command.env("XDG_DATA_HOME", place.path("sharer"));
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = Held::new(piped.spawn().unwrap());
     let mut ticket = String::new();
     let out = child.stdout.take().unwrap();
     BufReader::new(out).read_line(&mut ticket).unwrap();
-    (Running(child), ticket.trim().to_owned())
+    (child, ticket.trim().to_owned())
 }
 
 #[test]
@@ -63,7 +51,7 @@ fn what_is_shared_needs_a_ticket_and_no_more() {
     again
         .env("XDG_DATA_HOME", place.path("me"))
         .current_dir(place.path(""));
-    succeeds(&again.args(["get", &ticket]).output().unwrap());
+    succeeds(&output(again.args(["get", &ticket])));
     assert_eq!(std::fs::read(place.path("film")).unwrap(), vec![3; 300_000]);
     // Nothing else of its folder.
     for name in [".", "film2"] {
@@ -87,7 +75,7 @@ fn what_is_shared_needs_a_ticket_and_no_more() {
         "says what it is for",
     );
     let (mut sharing, _) = share(&place, &[&place.text("far"), "--valid", "100ms", "--qr"]);
-    assert!(sharing.0.wait().unwrap().success());
+    assert!(sharing.wait().unwrap().success());
 }
 
 fn invite(place: &Place, address: &str, name: &str, more: &[&str]) -> String {
@@ -162,14 +150,7 @@ fn a_user_has_a_folder_rights_and_an_end() {
     let users = place.text("users.toml");
     let revoked = of_user(&place, "admin", &["revoke", "alice", "--users", &users]);
     assert!(revoked.status.success(), "{revoked:?}");
-    let pid = server.child.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-HUP", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    signal(&server.child, "HUP");
     let refused = of_user(&place, "alice", &["ls", &alice]);
     fails(&refused, 6, "wrong token, or one that was revoked");
     let text = std::fs::read_to_string(&users).unwrap();

@@ -1,8 +1,8 @@
 //! Programs that a test starts end with it, even if the test is killed and drops nothing.
 
-use std::io::{self, Write};
+use std::io::{self, Read as _, Write as _};
 use std::ops::{Deref, DerefMut};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// A shell waits for a line on a pipe of which this process alone has the other end. If this process ends, the pipe does, and no line has come.
 const WATCH: &str = "trap '' HUP INT TERM; read -r line || kill -KILL \"$0\"";
@@ -30,6 +30,31 @@ impl Held {
     pub fn with(mut self, id: u32) -> Self {
         self.more = watch(id).ok();
         self
+    }
+
+    /// What it writes until it ends, of what is piped; its standard input ends first.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be read, or the child not be waited for.
+    pub fn output(mut self) -> io::Result<Output> {
+        drop(self.child.stdin.take());
+        let errors = self.child.stderr.take().map(|mut from| {
+            std::thread::spawn(move || {
+                let mut stderr = Vec::new();
+                from.read_to_end(&mut stderr).map(|_| stderr)
+            })
+        });
+        let mut stdout = Vec::new();
+        if let Some(from) = &mut self.child.stdout {
+            from.read_to_end(&mut stdout)?;
+        }
+        let stderr = errors.map(|errors| errors.join().expect("it reads, and does no more"));
+        Ok(Output {
+            status: self.child.wait()?,
+            stdout,
+            stderr: stderr.transpose()?.unwrap_or_default(),
+        })
     }
 }
 
@@ -76,7 +101,20 @@ impl Drop for Held {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-    use std::io::Read as _;
+
+    #[test]
+    fn what_it_writes_and_how_it_ends_is_told() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat; echo out; echo err >&2; exit 3"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let output = Held::new(child).output().unwrap();
+        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(
+            (output.stdout, output.stderr),
+            (b"out\n".to_vec(), b"err\n".to_vec())
+        );
+    }
 
     #[test]
     fn what_is_held_ends_with_who_holds_it() {
