@@ -7,6 +7,7 @@ use mpquic::{ConnectionError, Escaped, ReadError, ReadExactError, StoppedError, 
 use thiserror::Error;
 
 use crate::name::{BadName, Name};
+use crate::server::UNWELCOME;
 use crate::wire::{Omission, Refusal, RefusalKind, Unread};
 
 /// Why a transfer did not take place, or a server does not run.
@@ -27,6 +28,12 @@ pub enum Error {
     Unwelcome {
         /// The server.
         server: String,
+        /// Why.
+        why: String,
+    },
+    /// The server took this client, and does so no longer: the user was revoked, or the user's time is over.
+    #[error("the server takes this client no longer: {}", Escaped::new(why))]
+    Dismissed {
         /// Why.
         why: String,
     },
@@ -98,7 +105,7 @@ pub enum Exit {
     Unreachable = 4,
     /// The server is not the one that is trusted, or does not trust this client's certificate.
     Distrust = 5,
-    /// The server does not take this client: the token is wrong or missing.
+    /// The server does not take this client, or does so no longer: the token is wrong, missing or revoked.
     Unwelcome = 6,
     /// The server does not have the file, or does not let it be read or written.
     Denied = 7,
@@ -184,7 +191,7 @@ impl Error {
             },
             Self::Local { .. } => Exit::Other,
             Self::Argument(_) | Self::Name(_) => Exit::Usage,
-            Self::Unwelcome { .. } => Exit::Unwelcome,
+            Self::Unwelcome { .. } | Self::Dismissed { .. } => Exit::Unwelcome,
             Self::Refused { refusal, .. } => match refusal.kind {
                 RefusalKind::Missing | RefusalKind::Denied => Exit::Denied,
                 RefusalKind::Storage | RefusalKind::Full | RefusalKind::Busy => Exit::Storage,
@@ -238,12 +245,22 @@ impl From<WriteError> for Error {
 
 impl From<StoppedError> for Error {
     fn from(error: StoppedError) -> Self {
-        Self::Lost(error.to_string())
+        match error {
+            StoppedError::ConnectionLost(error) => error.into(),
+            error => Self::Lost(error.to_string()),
+        }
     }
 }
 
 impl From<ConnectionError> for Error {
     fn from(error: ConnectionError) -> Self {
-        Self::Lost(error.to_string())
+        match error {
+            ConnectionError::ApplicationClosed(close) if close.error_code == UNWELCOME => {
+                Self::Dismissed {
+                    why: String::from_utf8_lossy(&close.reason).into_owned(),
+                }
+            }
+            error => Self::Lost(error.to_string()),
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mpquic_test_support::held::Held;
 
-use crate::program::{PROGRAM, Place, fails, output, signal};
+use crate::program::{PROGRAM, Place, arrived, fails, names, output, signal};
 
 /// A command of a user, whose data is in a folder of this name.
 fn of_user(place: &Place, user: &str, words: &[&str]) -> Output {
@@ -178,6 +178,90 @@ fn a_user_has_a_folder_rights_and_an_end() {
         ],
     );
     fails(&wrong, 2, "is not below the folder that is served");
+}
+
+#[test]
+fn who_is_revoked_in_the_middle_of_a_transfer_is_told_and_nothing_has_its_name() {
+    let place = Place::new();
+    for name in ["alice", "bob", "carol"] {
+        for side in ["far", "near"] {
+            std::fs::create_dir(place.path(side).join(name)).unwrap();
+        }
+    }
+    let large = vec![7; 30_000_000];
+    std::fs::write(place.path("large"), &large).unwrap();
+    std::fs::write(place.path("far/carol/large"), &large).unwrap();
+    std::fs::write(place.path("far/bob/file"), &large[..3_000_000]).unwrap();
+    let users = place.text("users.toml");
+    std::fs::write(&users, "").unwrap();
+    let log = place.path("log");
+    let mut command = Command::new("sh");
+    let script = format!("exec \"$0\" \"$@\" 2>\"{}\"", log.display());
+    command.args(["-c", &script, PROGRAM]);
+    let server = place.server_by(command, &["--users", &users]);
+    let ticket = |name: &str, right: &str| {
+        let words = ["--folder", name, "--right", right, "--rate", "1MB"];
+        invite(&place, &server.address, name, &words)
+    };
+    let (alice, bob, carol) = (
+        ticket("alice", "put"),
+        ticket("bob", "get"),
+        ticket("carol", "get"),
+    );
+    let (source, target, of_bob) = (
+        place.text("large"),
+        place.text("near/carol/large"),
+        place.text("near/bob/file"),
+    );
+
+    std::thread::scope(|threads| {
+        let run = |user: &'static str, words: Vec<String>| {
+            let place = &place;
+            threads.spawn(move || {
+                let words: Vec<_> = words.iter().map(String::as_str).collect();
+                of_user(place, user, &words)
+            })
+        };
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let putting = run("alice", words(&["put", &alice, &source, "large"]));
+        let getting = run(
+            "carol",
+            words(&["get", &carol, "large", &target, "--retry", "1m"]),
+        );
+        let unharmed = run("bob", words(&["get", &bob, "file", &of_bob]));
+        for folder in ["far/alice", "near/carol", "near/bob"] {
+            arrived(&place.path(folder), 200_000);
+        }
+        for name in ["alice", "carol"] {
+            succeeds(&of_user(
+                &place,
+                "admin",
+                &["revoke", name, "--users", &users],
+            ));
+        }
+        signal(&server.child, "HUP");
+        // No other attempt either, whatever --retry says.
+        for ended in [putting, getting] {
+            let told = "the server takes this client no longer: this token was revoked";
+            fails(&ended.join().unwrap(), 6, told);
+        }
+        succeeds(&unharmed.join().unwrap());
+    });
+    for folder in ["far/alice", "near/carol"] {
+        // What came is hidden, for the same command with another ticket.
+        let left = names(&place.path(folder));
+        let is_hidden = |name: &String| name.starts_with(".mpquic-") && name.ends_with(".part");
+        assert!(
+            left.len() == 1 && left.iter().all(is_hidden),
+            "{folder}: {left:?}"
+        );
+    }
+    assert_eq!(std::fs::read(of_bob).unwrap(), &large[..3_000_000]);
+    let text = std::fs::read_to_string(&log).unwrap();
+    for name in ["alice", "carol"] {
+        let told = format!("({name}): closed: this token was revoked");
+        assert!(text.contains(&told), "{text}");
+    }
 }
 
 #[test]

@@ -41,7 +41,7 @@ Exit code:
   3    the server's name is unknown
   4    the server cannot be reached
   5    the server's certificate is not the one that is trusted, or it does not trust the client's
-  6    the server does not take this client (token, too many connections)
+  6    the server does not take this client (token, too many connections), or no longer (revoked)
   7    the server has no such file, or does not let it be read or written
   8    a file cannot be read or written, on either side: a full disk, permissions; token, certificate, key
   9    the connection is lost
