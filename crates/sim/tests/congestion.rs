@@ -227,8 +227,8 @@ fn new_reno_draws_a_saw_tooth() {
 }
 
 /// The goodput of a connection with two paths through one bottleneck, divided by that of a
-/// competing NewReno flow.
-fn share_against_new_reno(control: CongestionControl, seed: u64) -> f64 {
+/// competing flow.
+fn share_against(neighbour: CongestionControl, control: CongestionControl, seed: u64) -> f64 {
     let mut builder = Network::builder(seed);
     // 10 Mbit/s, an RTT of 50 ms, and a queue of one bandwidth-delay product.
     let neck = LinkConfig::new(10_000_000, ms(5)).with_queue(QueueLimit::Packets(50));
@@ -240,7 +240,7 @@ fn share_against_new_reno(control: CongestionControl, seed: u64) -> f64 {
     for _ in 0..2 {
         builder = builder.path_through([access.clone()], [Hop::Own(access.clone()), neck.into()]);
     }
-    let cross = CrossTraffic::new(0, Side::Server, CongestionControl::NewReno);
+    let cross = CrossTraffic::new(0, Side::Server, neighbour);
     let mut transport = TransportConfig::default();
     transport.congestion(control);
     let mut network = builder
@@ -277,7 +277,7 @@ fn share_against_new_reno(control: CongestionControl, seed: u64) -> f64 {
 fn coupled_paths_are_fair_to_new_reno_at_a_shared_bottleneck() {
     let shares = |control| {
         let shares: Vec<_> = (0..12)
-            .map(|seed| share_against_new_reno(control, seed))
+            .map(|seed| share_against(CongestionControl::NewReno, control, seed))
             .collect();
         (control, mean(&shares), shares)
     };
@@ -305,6 +305,47 @@ fn coupled_paths_are_fair_to_new_reno_at_a_shared_bottleneck() {
             assert!((0.8..1.15).contains(mean), "{control}: {shares:?}");
         }
     }
+}
+
+/// `auto` sees by its losses that its paths share a bottleneck, after some of them, and CUBIC does not ask.
+#[test]
+fn auto_takes_less_than_two_flows_where_its_paths_share_a_bottleneck() {
+    let [cubic, auto] = [CongestionControl::Cubic, CongestionControl::Auto].map(|control| {
+        let shares: Vec<_> = thread::scope(|scope| {
+            let run = |seed| move || share_against(CongestionControl::Cubic, control, seed);
+            let threads: Vec<_> = (0..6).map(|seed| scope.spawn(run(seed))).collect();
+            threads.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        println!(
+            "{control}: {:.3} times a CUBIC flow, by seed {shares:.3?}",
+            mean(&shares)
+        );
+        mean(&shares)
+    });
+    assert!((1.7..2.5).contains(&cubic), "{cubic}");
+    assert!(auto < 0.85 * cubic, "{auto}, {cubic}");
+}
+
+/// Two paths with a bottleneck and a neighbour each: `auto` gets of both what CUBIC gets.
+#[test]
+fn auto_takes_paths_of_their_own_for_such() {
+    let own = |control, seed| {
+        let link = || LinkConfig::new(10_000_000, ms(25)).with_queue(QueueLimit::Packets(50));
+        let cross = |path| CrossTraffic::new(path, Side::Server, CongestionControl::Cubic);
+        let builder = Network::builder(seed)
+            .symmetric_path(link())
+            .symmetric_path(link())
+            .cross_traffic(cross(0))
+            .cross_traffic(cross(1));
+        let mut network = bulk(builder, control);
+        network.run_until(secs(70)).unwrap();
+        network.report().delivered[0] as f64
+    };
+    let ratios: Vec<_> = (0..6)
+        .map(|seed| own(CongestionControl::Auto, seed) / own(CongestionControl::Cubic, seed))
+        .collect();
+    println!("{:.3} of CUBIC, by seed {ratios:.3?}", mean(&ratios));
+    assert!((0.9..1.15).contains(&mean(&ratios)), "{ratios:?}");
 }
 
 /// When one path dies, the window of the other soon grows like that of a single flow: the window of
