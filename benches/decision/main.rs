@@ -1,5 +1,6 @@
-//! What deciding costs: schedulers, asked as a transport asks them, and bandits by themselves.
+//! What deciding costs: schedulers, asked as a transport asks them, bandits by themselves, and congestion controllers.
 
+mod controllers;
 mod history;
 mod instructions;
 mod learning;
@@ -37,6 +38,7 @@ fn schedulers(c: &mut Criterion) {
 criterion_group!(
     benches,
     schedulers,
+    controllers::controllers,
     history::history,
     linucb::linucb,
     ucb::ucb
