@@ -402,7 +402,7 @@ def train_gaps(session):
     trial = Trial("gaps", ("bulk:4s",), "oqs_mean", _every_nth(GAPS_TRAINING, 24), {}, congestions)
     keeper = Keeper(model, trial)
     lets_go = session.variant == "let_go"
-    amount, trials = {None: (20_000, 30), "let_go": (12_000, 15), "paper": (5_000, 5)}[session.variant]
+    amount, trials = {None: (20_000, 30), "let_go": (12_000, 15), "paper": (5_000, 15)}[session.variant]
     amount = session.amount or amount
     torch.manual_seed(session.seed)
     env = Steady(GapEnv(workloads=("bulk:6s",), congestion=congestions))
