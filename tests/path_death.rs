@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::real::{Setup, run};
 use crate::support::{MEGABYTE, for_seeds, ms, seeds_of_today};
 use mpquic_proto::{PathErrorCode, PathId, Side, TransportConfig};
-use mpquic_sched::SinglePath;
+use mpquic_sched::{MinRtt, SinglePath};
 use mpquic_sim::{Action, LinkConfig, Network, TransferClient, TransferServer, content};
 
 const WIFI: PathId = PathId(0);
@@ -44,7 +44,12 @@ fn draw(seed: u64, bound: u64) -> u64 {
 }
 
 fn download(seed: u64, bytes: u64) -> Network {
+    download_with(seed, bytes, TransportConfig::default())
+}
+
+fn download_with(seed: u64, bytes: u64, transport: TransportConfig) -> Network {
     Network::builder(seed)
+        .transport(transport)
         .symmetric_path(wifi())
         .symmetric_path(lte())
         .client(TransferClient::download(bytes))
@@ -211,6 +216,20 @@ fn a_new_path_carries_what_the_only_one_had_in_flight() {
 
 #[test]
 fn a_download_survives_the_death_of_its_fast_path() {
+    survives("arrival", TransportConfig::default);
+}
+
+#[test]
+fn a_download_with_minrtt_survives_the_death_of_its_fast_path() {
+    survives("minrtt", || {
+        let mut transport = TransportConfig::default();
+        transport.scheduler(MinRtt::default);
+        transport
+    });
+}
+
+/// Prints the worst of the seeds, which the page of performance has.
+fn survives(scheduler: &str, transport: fn() -> TransportConfig) {
     let results = for_seeds(seeds_of_today(0..200), |seed| {
         let dies = ms(500) + Duration::from_micros(draw(seed, 2_500_000));
         let returns = dies + DARK_FOR;
@@ -218,7 +237,7 @@ fn a_download_survives_the_death_of_its_fast_path() {
         let fast = (dies + ms(1500)).as_micros() as u64 * 50 / 8;
         let slow = (returns + ms(1500)).as_micros() as u64 * 20 / 8;
         let bytes = fast + slow;
-        let mut network = download(seed, bytes);
+        let mut network = download_with(seed, bytes, transport());
         network.at(dies, set_link(0, false));
         network.at(returns, set_link(0, true));
         let back = Rc::new(Cell::new(None));
@@ -250,7 +269,7 @@ fn a_download_survives_the_death_of_its_fast_path() {
     let stall = results.iter().map(|result| result.0).max().unwrap();
     let back = results.iter().map(|result| result.1).max().unwrap();
     println!(
-        "worst of {}: stall {stall:?}, back after {back:?}",
+        "{scheduler}, worst of {}: stall {stall:?}, back after {back:?}",
         results.len()
     );
 }
