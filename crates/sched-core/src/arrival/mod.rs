@@ -23,7 +23,7 @@ use crate::{
     PathUpdateKind, PathView, QueueView, Scheduler, Sent,
 };
 
-/// Below so many packets to send, nothing is sent ahead of what waits.
+/// Below so many packets of one stream to send, nothing is sent ahead of what waits.
 const BULK_PACKETS: u64 = 256;
 
 /// Sends each packet on the path on which it arrives first, and waits if the other paths deliver all that waits before that.
@@ -408,8 +408,11 @@ impl Arrival {
         if queue.control || others < packet || others < lost {
             return Data::Next;
         }
-        let bulk = queue.unsent >= BULK_PACKETS * packet
-            && queue.head.is_none_or(|head| head.remaining >= queue.unsent);
+        let bulk = match queue.head {
+            Some(head) if head.deadline.is_some() => false,
+            Some(head) if head.remaining < queue.unsent => true,
+            _ => queue.unsent >= BULK_PACKETS * packet,
+        };
         let gap = others - lost;
         if self.config.ahead && bulk && gap < new_data(queue) {
             Data::Ahead(gap)

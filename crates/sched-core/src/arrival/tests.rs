@@ -94,6 +94,24 @@ fn it_waits_if_the_others_deliver_all_sooner() {
     assert_eq!(once(&three, &queue(315_000)), "2 Ahead(314266)");
 }
 
+/// Streams of one priority take turns: what lies ahead is of the longest ones, and none of the short ones waits for the slow path.
+#[test]
+fn of_several_streams_the_slow_path_carries_what_lies_ahead() {
+    let paths = [full(0, 20), path(1, 100)];
+    let with = |remaining, deadline| {
+        let id = crate::StreamId::new(crate::Side::Client, crate::Dir::Bi, 0);
+        let head = crate::StreamHead::new(id, 0, remaining, deadline, None);
+        let queue = changed!(queue(250_000), head = Some(head));
+        once(&paths, &queue)
+    };
+    assert_eq!(with(50_000, None), "1 Ahead(198800)");
+    // One stream that is not long.
+    assert_eq!(with(250_000, None), "1 Next");
+    // Whose deadline is the nearest goes first.
+    let deadline = Instant::now() + ms(60_000);
+    assert_eq!(with(50_000, Some(deadline)), "1 Next");
+}
+
 #[test]
 fn no_wait_outlasts_the_probe_timeout() {
     let start = Instant::now();
