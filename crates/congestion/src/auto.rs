@@ -39,7 +39,6 @@ use super::{
     SlowStart, SpuriousLoss, Steering,
 };
 use path::{MOST_LOST, Path, Tally};
-use shared::Bottlenecks;
 use stay::Reason;
 
 /// Before so many packets were delivered, and none was lost, nothing is watched: most connections end with fewer or stay idle.
@@ -63,8 +62,6 @@ pub(super) struct Auto {
     /// Of BBRv3.
     seed: [u8; 8],
     paths: Slots<Slot>,
-    /// Once there is a loss with several paths.
-    bottlenecks: Option<Box<Bottlenecks>>,
 }
 
 impl Auto {
@@ -80,7 +77,6 @@ impl Auto {
             slow_start,
             seed: std::array::from_fn(|i| seed[i]),
             paths: Slots::default(),
-            bottlenecks: None,
         }
     }
 

@@ -53,8 +53,6 @@ struct Path {
     reno: RenoWindow,
     curve: Curve,
     undo: Option<Undo>,
-    /// The Reno-friendly window grows by this part of [`ALPHA`], and the curve by its square: 1 unless paths share a bottleneck.
-    growth: f64,
 }
 
 impl Path {
@@ -70,13 +68,21 @@ impl Path {
                 idle_since: None,
             },
             undo: None,
-            growth: 1.0,
         }
     }
 
-    /// How fast the curve rises.
-    const fn c(&self) -> f64 {
-        C * self.growth * self.growth
+    /// By which part of [`ALPHA`] the Reno-friendly window grows, so that paths that share a bottleneck are one flow together: a flow of Reno
+    /// has a window in proportion to the square root of what it grows by in a round trip.
+    fn growth(&self) -> f64 {
+        match self.reno.flows {
+            1 => 1.0,
+            flows => f64::from(flows).powi(-2),
+        }
+    }
+
+    /// How fast the curve rises: a flow of CUBIC has a window in proportion to the fourth root of `C`.
+    fn c(&self) -> f64 {
+        C * self.growth().powi(2)
     }
 
     /// The first acknowledgement in congestion avoidance begins an epoch.
@@ -116,7 +122,7 @@ impl Path {
         } else {
             1.0
         };
-        let w_est = self.curve.w_est + self.growth * alpha * mtu * bytes / window;
+        let w_est = self.curve.w_est + self.growth() * alpha * mtu * bytes / window;
         let grown = if cubic(t) < w_est {
             window.max(w_est)
         } else {
@@ -183,14 +189,12 @@ impl Cubic {
         }
     }
 
-    /// A path is one of so many that share a bottleneck, and grows so that together they are one flow. A flow of CUBIC has a window in
-    /// proportion to the fourth root of `C`, and one of Reno to the square root of what it grows by in a round trip.
-    pub(super) fn grow_as_part(&mut self, path: PathIndex, flows: usize) {
-        let growth = (flows as f64).powi(-2);
+    /// A path is one of so many that share a bottleneck, and grows so that together they are one flow.
+    pub(super) fn grow_as_part(&mut self, path: PathIndex, flows: u8) {
         if let Some(p) = self.paths.get_mut(path)
-            && p.growth != growth
+            && p.reno.flows != flows
         {
-            p.growth = growth;
+            p.reno.flows = flows;
             p.curve.epoch = None;
         }
     }

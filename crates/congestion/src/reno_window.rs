@@ -27,7 +27,9 @@ pub(super) struct RenoWindow {
     reopened: bool,
     /// The first recovery, if the window converges in it.
     convergence: Option<Convergence>,
-    events: u64,
+    events: u32,
+    /// So many paths, with this one, share its bottleneck and grow like one flow, as far as anybody knows.
+    pub(super) flows: u8,
 }
 
 /// A window to go back to if a loss proves spurious.
@@ -50,6 +52,7 @@ impl RenoWindow {
             reopened: false,
             convergence: None,
             events: 0,
+            flows: 1,
         }
     }
 
@@ -70,7 +73,7 @@ impl RenoWindow {
 
     /// Congestion events to which the window gave way.
     pub(super) fn events(&self) -> u64 {
-        self.events
+        self.events.into()
     }
 
     /// The size of a datagram; above zero.
@@ -147,7 +150,7 @@ impl RenoWindow {
         //# before exiting the recovery period.
         self.ssthresh = self.window;
         self.convergence = None;
-        self.events += 1;
+        self.events = self.events.saturating_add(1);
     }
 
     /// Gives way to congestion in the first slow start, if the window then converges to the part `beta` of what the path

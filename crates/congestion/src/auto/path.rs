@@ -4,6 +4,7 @@
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
+use super::shared::Meetings;
 use super::stay::{Reason, Stay};
 use crate::bbr::Known;
 use crate::{AckSummary, CongestionEvent, LossCause, LossJudge, LostPacket};
@@ -137,7 +138,7 @@ pub(super) struct Path {
     forgiven_runs: u32,
     last_lost: Option<u64>,
     /// Of all the time in which the path was small.
-    forgiven_small: u32,
+    forgiven_small: u8,
     /// Losses of the newest report.
     runs: u32,
     /// What is not counted yet: bytes, the highest rate, and round trips that were sampled.
@@ -151,12 +152,12 @@ pub(super) struct Path {
     tally: Tally,
     pub(super) trial: Option<Trial>,
     lone: Option<Lone>,
-    confirmed: u32,
+    confirmed: u8,
     pub(super) refused: u32,
     refused_until: Option<Instant>,
     /// Since when there is no queue.
     quiet_since: Option<Instant>,
-    reopened: u32,
+    reopened: u8,
     reopens_at: Option<Instant>,
     pub(super) rtt: Duration,
     /// Losses by chance, all runs of them, among what arrived up to these events.
@@ -185,6 +186,8 @@ pub(super) struct Path {
     pub(super) recalled: u32,
     /// Congestion events of earlier stays.
     pub(super) past_events: u64,
+    /// Once there was a loss while there were other paths.
+    pub(super) meetings: Option<Box<Meetings>>,
 }
 
 impl Path {
@@ -247,7 +250,7 @@ impl Path {
             self.count_chance(runs, true);
             self.forgives = cause != LossCause::Overflow
                 && !self.loses_too_much()
-                && !(self.is_small() && self.forgiven_small >= FORGIVEN_SMALL)
+                && !(self.is_small() && u32::from(self.forgiven_small) >= FORGIVEN_SMALL)
                 && self.judge.chance_share() >= FORGIVEN_SHARE
                 && !self.judge.has_plain_queue()
                 && self.refused_until.is_none_or(|until| event.now >= until)
@@ -279,6 +282,7 @@ impl Path {
             // In slow start, the first packets that a queue drops may be among them.
             self.forgiven_runs = self.forgiven_runs.saturating_add(runs);
             if self.is_small() {
+                let runs = u8::try_from(runs).unwrap_or(u8::MAX);
                 self.forgiven_small = self.forgiven_small.saturating_add(runs);
             }
         } else {
@@ -405,7 +409,7 @@ impl Path {
 
     /// Begins a trial, if it is time for one.
     fn begin_trial(&mut self, now: Instant, window: u64) -> bool {
-        let due = FORGIVEN_RUNS << self.confirmed.min(MOST_DOUBLINGS);
+        let due = FORGIVEN_RUNS << u32::from(self.confirmed).min(MOST_DOUBLINGS);
         if self.trial.is_some() || self.tally.runs < due {
             return false;
         }
@@ -429,8 +433,9 @@ impl Path {
         {
             return false;
         }
-        self.reopens_at = Some(now + REOPENED * (1 << self.reopened.min(MOST_DOUBLINGS)));
-        self.reopened += 1;
+        self.reopens_at =
+            Some(now + REOPENED * (1 << u32::from(self.reopened).min(MOST_DOUBLINGS)));
+        self.reopened = self.reopened.saturating_add(1);
         true
     }
 
@@ -553,7 +558,7 @@ impl Path {
         // A trial may err.
         self.judge.set_proven(by_chance && self.confirmed > 0);
         if by_chance {
-            self.confirmed += 1;
+            self.confirmed = self.confirmed.saturating_add(1);
             return Some(Back {
                 window: before,
                 slow_start: false,

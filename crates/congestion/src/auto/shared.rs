@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_sched_core::{MAX_PATHS, PathIndex, PathSet};
+use mpquic_sched_core::{PathIndex, PathSet};
 
 use super::Auto;
 
@@ -28,7 +28,7 @@ const WEIGHT: f32 = 0.25;
 
 /// What the loss events of a path tell.
 #[derive(Debug, Clone, Copy, Default)]
-struct Meetings {
+pub(super) struct Meetings {
     last: Option<Instant>,
     /// The mean time between two events, seconds; 0 before there are two.
     interval: f32,
@@ -87,81 +87,68 @@ impl Meetings {
     }
 }
 
-/// What the loss events of all paths tell.
-#[derive(Debug, Default)]
-pub(super) struct Bottlenecks([Meetings; MAX_PATHS]);
-
-impl Bottlenecks {
-    /// A path's window gives way to a loss event that has just begun. `others`: the other paths that losses steer, and the longer one of
-    /// their round trip and the path's.
-    fn on_event(
-        &mut self,
-        path: PathIndex,
-        now: Instant,
-        others: impl Iterator<Item = (PathIndex, Duration)>,
-    ) {
-        let (mut chance, mut with) = (0.0, PathSet::EMPTY);
-        for (other, rtt) in others {
-            if let Some((likely, near)) = self.0[other.get()].near(now, rtt) {
-                chance += likely;
-                if near {
-                    with.insert(other);
-                }
+/// Which of the other paths lost just before, and how likely that is by chance. With each one, the longer one of its round trip and
+/// the path's.
+fn look_around<'a>(
+    now: Instant,
+    others: impl Iterator<Item = (PathIndex, &'a Meetings, Duration)>,
+) -> (f32, PathSet) {
+    let (mut chance, mut with) = (0.0, PathSet::EMPTY);
+    for (other, meetings, rtt) in others {
+        if let Some((likely, near)) = meetings.near(now, rtt) {
+            chance += likely;
+            if near {
+                with.insert(other);
             }
         }
-        let mut own = self.0[path.get()];
-        own.on_event(now, chance, with);
-        for (index, other) in self.0.iter_mut().enumerate() {
-            if let Some(index) = PathIndex::new(index).filter(|index| *index != path) {
-                own.compare(path, other, index);
-            }
-        }
-        self.0[path.get()] = own;
     }
-
-    /// A path has ended, or continues elsewhere: others do not share its bottleneck any more.
-    fn remove(&mut self, path: PathIndex) {
-        self.0[path.get()] = Meetings::default();
-        for other in &mut self.0 {
-            other.with.remove(path);
-            other.shares.remove(path);
-        }
-    }
+    (chance, with)
 }
 
 impl Auto {
     /// A path's window gives way to a loss event that has just begun.
     pub(super) fn on_overflow(&mut self, path: PathIndex, now: Instant) {
-        let Some(rtt) = self.watched(path).map(|p| p.rtt) else {
+        let several = self.paths.iter().nth(1).is_some();
+        let Some(p) = self.watched_mut(path).filter(|_| several) else {
             return;
         };
-        if self.paths.len() < 2 {
-            return;
-        }
+        let (rtt, mut own) = (p.rtt, p.meetings.take().unwrap_or_default());
         let others = self.paths.iter().filter_map(|(other, slot)| {
             let p = slot.watched.as_ref().filter(|p| p.stay.is_none())?;
-            (other != path).then(|| (other, rtt.max(p.rtt)))
+            Some((other, p.meetings.as_deref()?, rtt.max(p.rtt)))
         });
-        let bottlenecks = self.bottlenecks.get_or_insert_default();
-        bottlenecks.on_event(path, now, others);
+        let (chance, with) = look_around(now, others);
+        own.on_event(now, chance, with);
+        for other in (0..self.paths.len()).filter_map(PathIndex::new) {
+            let meetings = self.watched_mut(other).map(|p| &mut p.meetings);
+            if let Some(Some(meetings)) = meetings {
+                own.compare(path, meetings, other);
+            }
+        }
+        if let Some(p) = self.watched_mut(path) {
+            p.meetings = Some(own);
+        }
         self.grow_by_bottlenecks();
     }
 
-    /// A path has ended, or continues elsewhere.
+    /// A path has ended, or continues elsewhere: others do not share its bottleneck any more.
     pub(super) fn part(&mut self, path: PathIndex) {
-        if let Some(bottlenecks) = &mut self.bottlenecks {
-            bottlenecks.remove(path);
-            self.grow_by_bottlenecks();
+        for other in (0..self.paths.len()).filter_map(PathIndex::new) {
+            let meetings = self.watched_mut(other).map(|p| &mut p.meetings);
+            if let Some(Some(meetings)) = meetings {
+                meetings.with.remove(path);
+                meetings.shares.remove(path);
+            }
         }
+        self.grow_by_bottlenecks();
     }
 
     fn grow_by_bottlenecks(&mut self) {
-        let Some(bottlenecks) = &self.bottlenecks else {
-            return;
-        };
-        for (path, _) in self.paths.iter() {
-            let flows = bottlenecks.0[path.get()].shares.len() + 1;
-            self.cubic.grow_as_part(path, flows);
+        for (path, slot) in self.paths.iter() {
+            let meetings = slot.watched.as_ref().and_then(|p| p.meetings.as_ref());
+            let others = meetings.map_or(0, |meetings| meetings.shares.len());
+            // There are no more than `MAX_PATHS`.
+            self.cubic.grow_as_part(path, others as u8 + 1);
         }
     }
 }
@@ -179,12 +166,16 @@ mod tests {
     /// Events of two paths at these times, milliseconds: which paths share a bottleneck with each.
     fn after(events: &[(usize, u64)]) -> [PathSet; 2] {
         let start = Instant::now();
-        let mut bottlenecks = Bottlenecks::default();
+        let mut both = [Meetings::default(); 2];
         for &(of, at) in events {
             let now = start + Duration::from_millis(at);
-            bottlenecks.on_event(path(of), now, [(path(1 - of), RTT)].into_iter());
+            let other = (path(1 - of), &both[1 - of], RTT);
+            let (chance, with) = look_around(now, [other].into_iter());
+            both[of].on_event(now, chance, with);
+            let [first, second] = &mut both;
+            first.compare(path(0), second, path(1));
         }
-        [0, 1].map(|i| bottlenecks.0[i].shares)
+        both.map(|meetings| meetings.shares)
     }
 
     #[test]
