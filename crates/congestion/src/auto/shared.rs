@@ -6,7 +6,7 @@
 //! they would take two shares of it.
 //!
 //! What it cannot see: queues that drop before they are full (CoDel), and two bottlenecks that overflow in step because nobody
-//! else uses them. There, slower growth costs nothing.
+//! else uses them: there, windows grow more slowly than they need to.
 
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,8 @@ const LEAST: f32 = -2.0;
 const MOST: f32 = 6.0;
 /// What a new interval between events weighs.
 const WEIGHT: f32 = 0.25;
+/// A path that has lost nothing for so many of its intervals fills no queue any more: what its events told is over.
+const OVER: f32 = 4.0;
 
 /// What the loss events of a path tell.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,6 +48,13 @@ impl Meetings {
         let since = now.saturating_duration_since(self.last?);
         let interval = self.interval.max(since.as_secs_f32());
         (self.interval > 0.0).then(|| (time.as_secs_f32() / interval, since <= time))
+    }
+
+    /// Whether it has lost nothing for far longer than it used to.
+    fn is_over(&self, now: Instant) -> bool {
+        self.last.is_some_and(|last| {
+            now.saturating_duration_since(last).as_secs_f32() > OVER * self.interval
+        })
     }
 
     /// A loss event. `chance`: how likely another path's was near, by chance; `with`: those whose was.
@@ -73,8 +82,11 @@ impl Meetings {
         self.evidence = (self.evidence + ratio.ln()).clamp(LEAST, MOST);
     }
 
-    /// Compares this path with another one, of which the newest event may be either's.
-    fn compare(&mut self, this: PathIndex, other: &mut Self, path: PathIndex) {
+    /// Compares this path, which has just lost, with another one.
+    fn compare(&mut self, now: Instant, this: PathIndex, other: &mut Self, path: PathIndex) {
+        if other.is_over(now) {
+            other.evidence = other.evidence.min(0.0);
+        }
         let evidence = self.evidence + other.evidence;
         let met = self.with.contains(path) || other.with.contains(this);
         if evidence <= 0.0 {
@@ -122,7 +134,7 @@ impl Auto {
         for other in (0..self.paths.len()).filter_map(PathIndex::new) {
             let meetings = self.watched_mut(other).map(|p| &mut p.meetings);
             if let Some(Some(meetings)) = meetings {
-                own.compare(path, meetings, other);
+                own.compare(now, path, meetings, other);
             }
         }
         if let Some(p) = self.watched_mut(path) {
@@ -173,7 +185,11 @@ mod tests {
             let (chance, with) = look_around(now, [other].into_iter());
             both[of].on_event(now, chance, with);
             let [first, second] = &mut both;
-            first.compare(path(0), second, path(1));
+            if of == 0 {
+                first.compare(now, path(0), second, path(1));
+            } else {
+                second.compare(now, path(1), first, path(0));
+            }
         }
         both.map(|meetings| meetings.shares)
     }
@@ -213,8 +229,12 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten() {
+        // Either is the first in turn, so that both have seen the other.
         let mut events: Vec<_> = (0..12)
-            .flat_map(|i| [(0, 2000 * i), (1, 2000 * i + 30)])
+            .flat_map(|i| {
+                let first = i as usize % 2;
+                [(first, 2000 * i), (1 - first, 2000 * i + 30)]
+            })
             .collect();
         assert!(!after(&events)[1].is_empty());
         // From then on, the second one loses alone.
