@@ -54,6 +54,15 @@ const TRAIN_SPAN: Duration = Duration::from_millis(2);
 /// still have met it busy: acknowledgements tell of every other packet only.
 const TRAIN_GAP: Duration = Duration::from_millis(1);
 
+/// Of shorter trains, so many in a row must have been stretched
+const AGREEING: u8 = 4;
+/// and be as fast as each other within this factor: delay that varies stretches some and not others.
+const AGREEMENT: f32 = 1.5;
+/// So many times longer than it left does a short train arrive that counts as stretched,
+const SHORT_STRETCH: u32 = 2;
+/// and so many bytes it has at least behind the first acknowledgement: fewer fill no packet.
+const SHORT_BYTES: u64 = 1000;
+
 /// A slower stretched train takes the bottleneck's rate down by this part of the difference.
 const STRETCHED_FALL: u64 = 8;
 
@@ -69,6 +78,39 @@ struct Train {
     packets: u64,
     /// How long after it the newest packet arrived.
     arriving: Duration,
+    /// Whether that is so much longer than it left after it that a short train is stretched.
+    stretched: bool,
+}
+
+/// The trains in a row that were stretched, however short.
+#[derive(Debug, Clone, Copy, Default)]
+struct ShortTrains {
+    /// Bytes per second.
+    fastest: f32,
+    slowest: f32,
+    count: u8,
+}
+
+impl ShortTrains {
+    /// One more. What the fastest of enough agreeing ones showed, bytes per second.
+    fn agree(&mut self, rate: f32) -> Option<u64> {
+        let (fastest, slowest) = (self.fastest.max(rate), self.slowest.min(rate));
+        if self.count == 0 || fastest > AGREEMENT * slowest {
+            *self = Self {
+                fastest: rate,
+                slowest: rate,
+                count: 1,
+            };
+            return None;
+        }
+        let count = self.count + 1;
+        *self = Self {
+            fastest,
+            slowest,
+            count: count % AGREEING,
+        };
+        (count == AGREEING).then_some(fastest as u64)
+    }
 }
 
 /// An acknowledged packet: the state when it left, and when that was.
@@ -96,6 +138,7 @@ pub struct DeliveryRate {
     /// Packets acknowledged so far.
     packets: u64,
     train: Option<Train>,
+    short: ShortTrains,
     /// What the estimate was before trains lowered it; 0 if none did since the last sample that nobody limited.
     before_fall: u64,
     /// How fast the newest stretched trains arrived, bytes per second; 0 before the first.
@@ -236,6 +279,7 @@ impl DeliveryRate {
             delivered: self.delivered,
             packets: self.packets,
             arriving: Duration::ZERO,
+            stretched: false,
         };
         let Some(train) = &mut self.train else {
             self.train = Some(begins);
@@ -243,12 +287,14 @@ impl DeliveryRate {
         };
         let sending = sent.saturating_duration_since(train.sent);
         if sending > train.arriving + TRAIN_GAP + rtt.min() / 8 {
-            *train = begins;
+            let ended = std::mem::replace(train, begins);
+            self.on_train_end(&ended);
             return;
         }
         let arriving = arrived.saturating_duration_since(train.arrived);
         let arriving = train.arriving.max(arriving);
         train.arriving = arriving;
+        train.stretched = arriving >= TRAIN_SPAN && arriving >= SHORT_STRETCH * sending;
         let bytes = (self.delivered - train.delivered) as f64;
         if self.packets - train.packets < TRAIN_PACKETS {
             // Too few to tell by how far apart they arrive, which delay that varies shortens, too. But the bottleneck was not busy
@@ -263,9 +309,7 @@ impl DeliveryRate {
         }
         if arriving >= TRAIN_SPAN && arriving.as_secs_f64() >= 1.25 * sending.as_secs_f64() {
             let rate = (bytes / arriving.as_secs_f64()) as u64;
-            // Delay that varies stretches trains, too, and shortens none so often: of the newest, the fastest is the nearest.
-            let before = self.stretched;
-            self.stretched = rate.max(before - before.saturating_sub(rate) / STRETCHED_FALL);
+            self.is_as_fast(rate);
             if rate < self.rate {
                 self.before_fall = self.before_fall.max(self.rate);
                 self.rate = rate;
@@ -277,6 +321,30 @@ impl DeliveryRate {
         let least = (bytes / span.as_secs_f64()) as u64;
         self.is_no_slower(least);
         self.rate = self.rate.max(least.min(self.before_fall));
+    }
+
+    /// A packet begins the next train. Messages of few packets make no train that tells by itself, but if a row of them arrives
+    /// stretched alike, delay that varies is not what stretches them.
+    fn on_train_end(&mut self, train: &Train) {
+        let bytes = self.sampled.0.saturating_sub(train.delivered);
+        if bytes < SHORT_BYTES {
+            return;
+        }
+        if !train.stretched {
+            self.short.count = 0;
+            return;
+        }
+        let rate = bytes as f64 / train.arriving.as_secs_f64();
+        if let Some(rate) = self.short.agree(rate as f32) {
+            self.is_as_fast(rate);
+        }
+    }
+
+    /// Stretched trains show that the bottleneck lets so much through, bytes per second. Delay that varies stretches trains, too, and
+    /// shortens none so often: of the newest, the fastest is the nearest.
+    fn is_as_fast(&mut self, rate: u64) {
+        let before = self.stretched;
+        self.stretched = rate.max(before - before.saturating_sub(rate) / STRETCHED_FALL);
     }
 
     /// A train showed that the bottleneck lets so much through at least, bytes per second.
@@ -510,6 +578,33 @@ mod tests {
         assert_eq!(trains.rate.bottleneck(0), 0);
         assert_eq!(trains.rate.bottleneck(300_000), 5_000_000);
         assert_eq!(trains.rate.bottleneck(8_000_000), 8_000_000);
+    }
+
+    /// Messages of four packets: two of them behind the first pair.
+    #[test]
+    fn short_trains_show_the_bottleneck_if_a_row_of_them_agrees() {
+        let (slow, slower) = (Duration::from_millis(4), Duration::from_millis(9));
+        let mut trains = Trains::new();
+        let mut after = |apart| {
+            trains.send(4, apart, NO_DELAY);
+            trains.rate.bottleneck(0) / 1000
+        };
+        // The end of a train shows with the next one.
+        assert_eq!([slow; 4].map(&mut after), [0; 4]);
+        assert_eq!(after(slower), 250);
+        // More than half as slow again, and then others in between: no row.
+        assert_eq!([slow, slower, slow, slower].map(&mut after), [250; 4]);
+        // One that arrives as it left ends a row.
+        let fast = Duration::from_micros(100);
+        assert_eq!([slower; 3].map(&mut after), [250; 3]);
+        let raised = after(fast);
+        assert_eq!([slower; 4].map(&mut after), [raised; 4]);
+        // A row of four, which takes down an eighth of the difference.
+        assert!(after(slower) < raised);
+        // Two packets make no train: nothing is behind the first acknowledgement.
+        let mut trains = Trains::new();
+        (0..9).for_each(|_| _ = trains.send(2, slow, NO_DELAY));
+        assert_eq!(trains.rate.bottleneck(0), 0);
     }
 
     /// A path that has become fast again gets few packets as long as it is taken for slow.
