@@ -39,10 +39,11 @@ pub struct ArrivalConfig {
     pub bottleneck: bool,
     /// Whether the queues of others on a path count, as its round trips show them. Default true.
     pub others: bool,
-    /// Whether what is believed of the queues of others is tried again with copies: of the packets that go elsewhere, now and
-    /// then, and of the least data always. Default true.
+    /// Whether what is believed of the queues of others is tried again with copies of the packets that go elsewhere, now and
+    /// then, and the least data always goes on several paths. Default true.
     pub probes: bool,
-    /// Whether data with a deadline is sent on two paths at once if it may miss the deadline on one. Default true.
+    /// Whether data with a deadline goes where it misses that the least often, and on two paths at once if it may miss it there.
+    /// Default true.
     pub deadlines: bool,
 }
 

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use crate::support::nanos;
 use crate::{Context, PathView, QueueView};
 
-/// Data with a deadline is copied at once if it is missed more often than that, and the purse is full.
-const MISSES: f64 = 0.01;
+/// Data with a deadline is copied at once if it is missed more often than that, and the purse is full; and goes where it is missed
+/// less often by as much.
+pub(super) const MISSES: f64 = 0.01;
 
 /// What counts as full: the purse that a connection begins with by default. The less of it is left, the likelier must a miss be.
 const FULL: f64 = 64.0 * 1024.0;
@@ -27,6 +29,11 @@ const RESERVE: u64 = 8 * 1024;
 /// Whether so little waits that it may always go twice.
 pub(super) const fn is_least(waiting: u64) -> bool {
     waiting <= LEAST
+}
+
+/// Whether that is all there is, but for some like it: a request, or a few of them. It goes on all paths.
+pub(super) const fn is_alone(path: &PathView, queue: &QueueView) -> bool {
+    queue.in_flight <= 4 * LEAST && queue.purse >= 4 * path.mtu as u64
 }
 
 /// Whether something that is late may be copied.
@@ -73,23 +80,25 @@ fn loss(path: &PathView) -> f64 {
     (path.lost_packets as f64 + 0.1) / (path.sent_packets as f64 + 20.0)
 }
 
-/// Whether a packet that arrives `slack` nanoseconds before its deadline is too likely to miss it: by an error of the
-/// prediction, which is `deviation` in the mean and falls off exponentially, or by a loss that cannot be repaired in time.
-/// `purse`: what is left for copies. Spent on the likeliest misses, it prevents most of them.
-pub(super) fn may_miss(
-    path: &PathView,
-    round_trip: f64,
-    slack: f64,
-    deviation: f64,
-    purse: u64,
-) -> bool {
-    let lost = if slack < REPAIR_ROUNDS * round_trip {
+/// The chance that a packet misses its deadline which is predicted to arrive `slack` nanoseconds before it: by an error of the
+/// prediction, which is `deviation` in the mean, as likely early as late, and falls off exponentially; or by a loss that cannot be
+/// repaired in time.
+pub(super) fn miss(path: &PathView, slack: f64, deviation: f64) -> f64 {
+    let lost = if slack < REPAIR_ROUNDS * nanos(path.smoothed_rtt) {
         loss(path)
     } else {
         0.0
     };
+    let beyond = 0.5 * (-slack.abs() / deviation.max(1.0)).exp();
+    let late = if slack > 0.0 { beyond } else { 1.0 - beyond };
+    1.0 - (1.0 - lost) * (1.0 - late)
+}
+
+/// Whether a deadline that is missed with this chance is worth a copy. `purse`: what is left for copies. Spent on the likeliest
+/// misses, it prevents most of them.
+pub(super) fn may_miss(chance: f64, purse: u64) -> bool {
     let scarce = (FULL / purse.max(1) as f64).max(1.0);
-    lost + 0.5 * (-slack / deviation.max(1.0)).exp() > MISSES * scarce * scarce
+    chance > MISSES * scarce * scarce
 }
 
 #[cfg(test)]
@@ -148,17 +157,26 @@ mod tests {
     #[test]
     fn a_deadline_is_missed_by_an_error_or_by_a_loss() {
         let (clean, lossy) = (path(980, 0), path(980, 20));
-        let miss = |path, slack: f64, deviation: f64| {
-            may_miss(path, 40e6, slack * 1e6, deviation * 1e6, 1 << 20)
-        };
-        assert!(miss(&clean, 7.0, 2.0));
-        assert!(!miss(&clean, 8.0, 2.0));
-        assert!(miss(&lossy, 59.0, 2.0));
-        assert!(!miss(&lossy, 61.0, 2.0));
-        assert!(!miss(&clean, 1.0, 0.0));
+        let chance = |path, slack: f64, deviation: f64| miss(path, slack * 1e6, deviation * 1e6);
+        let misses = |path, slack, deviation| may_miss(chance(path, slack, deviation), 1 << 20);
+        assert!(misses(&clean, 7.0, 2.0));
+        assert!(!misses(&clean, 8.0, 2.0));
+        assert!(misses(&lossy, 59.0, 2.0));
+        assert!(!misses(&lossy, 61.0, 2.0));
+        assert!(!misses(&clean, 1.0, 0.0));
         // With half of the purse, 4 %; with a quarter, 16 %.
-        let scarce = |slack: f64, purse| may_miss(&clean, 40e6, slack * 1e6, 2e6, purse);
+        let scarce = |slack, purse| may_miss(chance(&clean, slack, 2.0), purse);
         assert!(scarce(5.0, 32 * 1024) && !scarce(5.1, 32 * 1024));
         assert!(scarce(2.2, 16 * 1024) && !scarce(2.3, 16 * 1024));
+    }
+
+    /// A prediction that was often wrong leaves a chance that one without error does not.
+    #[test]
+    fn what_is_predicted_late_may_be_in_time() {
+        let clean = path(980, 0);
+        let chance = |slack: f64, deviation: f64| miss(&clean, slack * 1e6, deviation * 1e6);
+        assert!((chance(0.0, 5.0) - 0.5).abs() < 0.001);
+        assert!((chance(-5.0, 5.0) - 0.816).abs() < 0.001);
+        assert!(chance(-5.0, 0.1) > 0.999);
     }
 }

@@ -11,16 +11,19 @@ pub use config::ArrivalConfig;
 
 use std::time::Instant;
 
-use copies::{Probes, REPAIR_ROUNDS, is_least, may_copy_deadline, may_copy_late, may_miss};
+use copies::{
+    MISSES, Probes, REPAIR_ROUNDS, is_alone, is_least, may_copy_deadline, may_copy_late, may_miss,
+    miss,
+};
 use overdue::Watch;
-use predict::{Own, Prediction, Rate, Shown, predict, run_among};
+use predict::{Own, Prediction, Rate, Shown, is_near, predict, run_among};
 use reason::{Newest, Reason};
 
 use crate::patience::float;
 use crate::support::{Patience, comes_back, nanos};
 use crate::{
-    Acked, Context, CopyCause, Data, Decision, Lost, PathIndex, PathSet, PathUpdate,
-    PathUpdateKind, PathView, QueueView, Scheduler, Sent,
+    Acked, Context, CopyCause, Data, Decision, Lost, PathSet, PathUpdate, PathUpdateKind, PathView,
+    QueueView, Scheduler, Sent,
 };
 
 /// Below so many packets of one stream to send, nothing is sent ahead of what waits.
@@ -69,11 +72,13 @@ const BULK_PACKETS: u64 = 256;
 /// **Others.** What a path's round trips have above `R` and our own bytes is a queue of others ([`PathView::others_queue`]), and is
 /// added to `A`. It is believed for some seconds, and meanwhile tried again: a packet that goes elsewhere is copied to the path that
 /// would be the soonest without that queue, if nothing is in flight there and nobody has looked for two round trips, twice a
-/// second at most. If no more than 400 bytes wait, they always go on both.
+/// second at most. If no more than 400 bytes wait, they always go on both; and on up to four paths if hardly more is in flight: a
+/// request.
 ///
-/// **Deadlines** ([`StreamHints::deadline`](crate::StreamHints)). A packet that arrives in time, but misses its deadline with a
-/// chance of more than a hundredth, goes on a second path at once, if it is in time there: by an error of the prediction, or
-/// by a loss if a repair would come too late.
+/// **Deadlines** ([`StreamHints::deadline`](crate::StreamHints)). Each path misses a deadline with a chance: by an error of the
+/// prediction, or by a loss if a repair would come too late. If that is more than a hundredth on the path where a packet arrives
+/// first, it goes where it is the smallest, if that is less by a hundredth. What is likely to arrive in time there, but misses
+/// the deadline with more than a hundredth, goes on a second path at once, if it is in time there, too.
 ///
 /// **What is sent twice** comes out of the connection's purse ([`QueueView::purse`]). The less is left, the
 /// likelier a deadline must be missed to be worth a copy, and 8 kB are left for what is late and for probes.
@@ -308,7 +313,7 @@ impl Arrival {
     }
 
     /// Sends on this path, and at once on a second one what has a deadline that may be missed, or with what a path is tried that would
-    /// be the soonest if the queue that others have put there was gone.
+    /// be the soonest if the queue that others have put there was gone; and on all what is little and alone.
     #[inline]
     fn send(
         &mut self,
@@ -319,9 +324,9 @@ impl Arrival {
         waiting: u64,
     ) -> Decision {
         let deadline = cx.queue.head.and_then(|head| head.deadline);
-        let second = match (deadline, found.tempting) {
-            (None, None) => None,
-            _ if data != Data::Next => None,
+        let copies = match (deadline, found.tempting) {
+            (None, None) if !is_least(waiting) => PathSet::EMPTY,
+            _ if data != Data::Next => PathSet::EMPTY,
             (deadline, tempting) => {
                 let tempting = tempting.filter(|_| found.at_best < found.arrival);
                 self.also_on(cx, path, deadline, tempting, waiting)
@@ -330,11 +335,11 @@ impl Arrival {
         Decision::Send {
             path: path.index,
             data,
-            copies: second.map_or(PathSet::EMPTY, PathSet::only),
+            copies,
         }
     }
 
-    /// The path on which the next packet goes, too.
+    /// The paths on which the next packet goes, too.
     #[inline(never)]
     fn also_on(
         &mut self,
@@ -343,16 +348,29 @@ impl Arrival {
         deadline: Option<Instant>,
         tempting: Option<&PathView>,
         waiting: u64,
-    ) -> Option<PathIndex> {
+    ) -> PathSet {
         if self.config.deadlines
             && let Some(deadline) = deadline
             && let Some(second) = self.second(cx, path, deadline)
         {
-            return Some(second.index);
+            return PathSet::only(second.index);
         }
-        let tempting = tempting.filter(|other| self.config.probes && other.index != path.index)?;
+        if !self.config.probes {
+            return PathSet::EMPTY;
+        }
+        if is_least(waiting) && is_alone(path, cx.queue) && !is_near(path) {
+            let all = self.before_its_repair(cx, path);
+            if !all.is_empty() {
+                self.newest.reason = Reason::Alone;
+                self.newest.cause = CopyCause::Least;
+                return all;
+            }
+        }
+        let Some(tempting) = tempting.filter(|other| other.index != path.index) else {
+            return PathSet::EMPTY;
+        };
         if !self.probes.is_due(cx, tempting, waiting) {
-            return None;
+            return PathSet::EMPTY;
         }
         self.newest.reason = Reason::Tried;
         self.newest.cause = if is_least(waiting) {
@@ -360,7 +378,50 @@ impl Arrival {
         } else {
             CopyCause::Probe
         };
-        Some(tempting.index)
+        PathSet::only(tempting.index)
+    }
+
+    /// Three more paths on which a packet arrives before this one would have sent it again, were it not for queues of others: those
+    /// may be gone, or stand in the other direction.
+    fn before_its_repair(&self, cx: &Context<'_>, path: &PathView) -> PathSet {
+        let latest = self.known(path).prediction.arrival + nanos(path.pto);
+        let others = cx.sendable().filter(|other| {
+            let Prediction {
+                arrival, others, ..
+            } = self.known(other).prediction;
+            other.index != path.index && other.has_rtt() && arrival - others <= latest
+        });
+        let mut all = PathSet::EMPTY;
+        for other in others.take(3) {
+            all.insert(other.index);
+        }
+        all
+    }
+
+    /// The path on which what goes next misses its deadline less often than on the one where it arrives first: that loses
+    /// packets, or is known to be late where this one was often wrong.
+    #[inline(never)]
+    fn rather_in_time<'a>(&self, cx: &Context<'a>, soonest: &PathView) -> Option<&'a PathView> {
+        let deadline = cx.queue.head?.deadline?;
+        let of_soonest = self.miss(cx, soonest, deadline);
+        if of_soonest <= MISSES {
+            return None;
+        }
+        let others = cx.sendable();
+        let others = others
+            .filter(|other| other.index != soonest.index && self.known(other).watch.is_tried());
+        let (least, path) = others
+            .map(|other| (self.miss(cx, other, deadline), other))
+            .min_by(|a, b| a.0.total_cmp(&b.0))?;
+        (least + MISSES < of_soonest).then_some(path)
+    }
+
+    /// The chance that a packet on this path misses its deadline.
+    fn miss(&self, cx: &Context<'_>, path: &PathView, deadline: Instant) -> f64 {
+        let left = nanos(deadline.saturating_duration_since(cx.now));
+        let known = self.known(path);
+        let slack = left - known.prediction.arrival;
+        miss(path, slack, known.watch.deviation())
     }
 
     /// The path that carries a copy of what this one may deliver after its deadline, if it arrives in time there.
@@ -371,24 +432,16 @@ impl Arrival {
         deadline: Instant,
     ) -> Option<&'a PathView> {
         let left = nanos(deadline.saturating_duration_since(cx.now));
-        let known = self.known(path);
-        let slack = left - known.prediction.arrival;
-        let deviation = known.watch.deviation();
-        let in_doubt = slack > 0.0
-            && may_miss(
-                path,
-                nanos(path.smoothed_rtt),
-                slack,
-                deviation,
-                cx.queue.purse,
-            );
-        if !in_doubt || !may_copy_deadline(cx.queue) {
+        let in_time = |path: &PathView| self.known(path).prediction.arrival < left;
+        let chance = self.miss(cx, path, deadline);
+        let purse = cx.queue.purse;
+        if !in_time(path) || !may_miss(chance, purse) || !may_copy_deadline(cx.queue) {
             return None;
         }
         let arrival = |path: &PathView| self.known(path).prediction.arrival;
         let others = cx.sendable().filter(|other| other.index != path.index);
-        let in_time = others.filter(|other| other.has_rtt() && arrival(other) < left);
-        in_time.min_by(|a, b| arrival(a).total_cmp(&arrival(b)))
+        let others = others.filter(|other| other.has_rtt() && in_time(other));
+        others.min_by(|a, b| arrival(a).total_cmp(&arrival(b)))
     }
 
     fn wait(&mut self, cx: &Context<'_>, awaited: &PathView) -> Option<Decision> {
@@ -462,6 +515,13 @@ impl Arrival {
                 Data::Next
             };
             return Decision::send_data(path.index, data);
+        }
+        if self.config.deadlines
+            && let Some(other) = self.rather_in_time(cx, path)
+        {
+            self.patience.end();
+            self.newest.reason = Reason::InTime;
+            return self.send(cx, other, Data::Next, &found, waiting);
         }
         if found.soonest >= found.arrival {
             self.patience.end();

@@ -84,6 +84,11 @@ impl Watch {
         self.sent = None;
     }
 
+    /// Whether it is known how far off predictions are.
+    pub(super) const fn is_tried(&self) -> bool {
+        !self.deviation.is_nan()
+    }
+
     /// How far off predictions are in the mean, nanoseconds; half of the one at hand before any came true.
     pub(super) fn deviation(&self) -> f64 {
         if self.deviation.is_nan() {

@@ -173,7 +173,7 @@ pub(super) fn predict(
 
 /// Whether it was seen to be within a host or a rack.
 #[inline]
-fn is_near(path: &PathView) -> bool {
+pub(super) fn is_near(path: &PathView) -> bool {
     path.has_rtt() && path.min_rtt < NEAR
 }
 

@@ -22,6 +22,8 @@ pub(super) enum Reason {
     Awaited,
     Meanwhile,
     Tried,
+    Alone,
+    InTime,
 }
 
 impl Reason {
@@ -33,6 +35,8 @@ impl Reason {
             Self::CopyLate => "a copy arrives before what is late elsewhere",
             Self::Awaited => "all arrives sooner on a path that is full now",
             Self::Tried => "the path with others' queue gets a copy, to see whether it is gone",
+            Self::Alone => "so little goes on each path",
+            Self::InTime => "the deadline is missed less often here",
             Self::Meanwhile => "a full path delivers less until this arrives",
         }
     }

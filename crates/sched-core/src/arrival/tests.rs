@@ -286,7 +286,8 @@ fn a_path_behind_others_is_tried_with_copies() {
     let behind = changed!(path(0, 20), others_queue = ms(40));
     let paths = [behind, path(1, 60)];
     let copies = |arrival: &mut Arrival, paths: &[PathView], queue: &QueueView| {
-        let cx = Context::new(Instant::now(), paths, queue, 0);
+        let queue = changed!(queue.clone(), in_flight = 90_000);
+        let cx = Context::new(Instant::now(), paths, &queue, 0);
         match arrival.decide(&cx) {
             Decision::Send { path, copies, .. } => (path.get(), copies.len()),
             Decision::Wait { .. } => panic!("waits"),
@@ -338,6 +339,101 @@ fn what_may_miss_its_deadline_goes_on_two_paths() {
     let mut arrival = Arrival::default();
     arrival.config.deadlines = false;
     assert_eq!(decide(&mut arrival, &paths, Some(21)), (0, 0));
+}
+
+/// Which path a packet with so much time left goes on, and on how many more.
+fn in_time(arrival: &mut Arrival, now: Instant, paths: &[PathView], left: u64) -> (usize, usize) {
+    let id = crate::VarInt::from_u32(3).into();
+    let head = crate::StreamHead::new(id, 0, 1000, Some(now + ms(left)), None);
+    let queue = changed!(queue(1000), head = Some(head));
+    match arrival.decide(&Context::new(now, paths, &queue, 0)) {
+        Decision::Send { path, copies, .. } => (path.get(), copies.len()),
+        Decision::Wait { .. } => panic!("waits"),
+    }
+}
+
+/// A scheduler whose predictions were off by so much in the mean, milliseconds, on each path.
+fn off_by(paths: &[PathView], errors: &[u64]) -> (Arrival, Instant) {
+    let (mut arrival, mut now) = (Arrival::default(), Instant::now());
+    for (path, error) in paths.iter().zip(errors) {
+        arrival.decide(&Context::new(now, paths, &queue(1 << 20), 0));
+        let round_trip = arrival.known(path).prediction.round_trip;
+        let watch = &mut arrival.paths[path.index.get()].watch;
+        watch.on_sent(now, round_trip, 1.5);
+        let sent = now;
+        now += Duration::from_nanos(round_trip as u64) + ms(*error);
+        watch.on_acked(now, sent);
+    }
+    (arrival, now)
+}
+
+#[test]
+fn a_deadline_is_kept_where_it_is_missed_the_least() {
+    let lossy = changed!(path(0, 20), sent_packets = 980, lost_packets = 40);
+    let reliable = changed!(path(1, 40), sent_packets = 980);
+    let paths = [lossy, reliable];
+    // It arrives after 10 ms and after 20; a repair takes 30 ms more on the first.
+    let (mut arrival, now) = off_by(&paths, &[1, 1]);
+    assert_eq!(in_time(&mut arrival, now, &paths, 39), (1, 0));
+    assert_eq!(in_time(&mut arrival, now, &paths, 41), (0, 0));
+    // Hardly in time there: with a copy on the sooner path, and at last on that one with a copy there.
+    assert_eq!(in_time(&mut arrival, now, &paths, 23), (1, 1));
+    assert_eq!(in_time(&mut arrival, now, &paths, 21), (0, 1));
+    // Nothing was sent yet where it would go.
+    let mut fresh = Arrival::default();
+    assert_eq!(in_time(&mut fresh, now, &paths, 39), (0, 1));
+    arrival.config.deadlines = false;
+    assert_eq!(in_time(&mut arrival, now, &paths, 39), (0, 0));
+}
+
+/// After a fall of its rate, a path is taken for slow until it is tried again.
+#[test]
+fn what_would_be_late_for_sure_goes_where_predictions_were_often_wrong() {
+    let slow = changed!(path(0, 10), in_flight = 90_000, smoothed_rtt = ms(120));
+    let paths = [slow, path(1, 92)];
+    let (mut arrival, now) = off_by(&paths, &[40, 1]);
+    let (at_0, at_1) = (
+        arrival.known(&paths[0]).prediction.arrival,
+        arrival.known(&paths[1]).prediction.arrival,
+    );
+    assert!(at_0 > at_1 && at_1 == 46e6, "{at_0} {at_1}");
+    assert_eq!(in_time(&mut arrival, now, &paths, 20).0, 0);
+    assert_eq!(in_time(&mut arrival, now, &paths, 60).0, 1);
+}
+
+#[test]
+fn what_is_little_and_alone_goes_on_all_paths() {
+    let on = |paths: &[PathView], queue: &QueueView| {
+        let mut arrival = Arrival::default();
+        match arrival.decide(&Context::new(Instant::now(), paths, queue, 0)) {
+            Decision::Send { path, copies, .. } => {
+                let least = copies.is_empty() || arrival.copies_for() == CopyCause::Least;
+                assert!(least && !copies.contains(path));
+                copies
+                    .iter()
+                    .fold(path.to_string(), |all, path| format!("{all} {path}"))
+            }
+            Decision::Wait { .. } => panic!("waits"),
+        }
+    };
+    // Three copies at most.
+    let paths = [0, 1, 2, 3, 4].map(|slot| path(slot, 20 + 10 * slot as u64));
+    assert_eq!(on(&paths, &queue(400)), "0 1 2 3");
+    // More than that, beside data, and with no more than three packets in the purse: one path.
+    assert_eq!(on(&paths, &queue(401)), "0");
+    assert_eq!(on(&paths, &changed!(queue(400), in_flight = 1601)), "0");
+    assert_eq!(on(&paths, &changed!(queue(400), purse = 4000)), "0");
+    // 10 ms, and 45 until it would be sent again: not where it arrives after 60.
+    assert_eq!(on(&[path(0, 20), path(1, 120)], &queue(400)), "0");
+    // But where others' queue would delay it as much: it may stand in the other direction.
+    let behind = changed!(path(1, 40), others_queue = ms(90));
+    assert_eq!(on(&[path(0, 20), behind], &queue(400)), "0 1");
+    // A backup path stays one.
+    let backup = changed!(path(1, 20), status = crate::PathStatus::Backup);
+    assert_eq!(on(&[path(0, 20), backup], &queue(400)), "0");
+    // Within a rack, only the hosts delay it.
+    let near = [0, 1].map(|slot| changed!(path(slot, 20), min_rtt = Duration::from_micros(300)));
+    assert_eq!(on(&near, &queue(400)), "0");
 }
 
 #[test]
