@@ -31,9 +31,10 @@ pub(super) const fn is_least(waiting: u64) -> bool {
     waiting <= LEAST
 }
 
-/// Whether that is all there is, but for some like it: a request, or a few of them. It goes on all paths.
-pub(super) const fn is_alone(path: &PathView, queue: &QueueView) -> bool {
-    queue.in_flight <= 4 * LEAST && queue.purse >= 4 * path.mtu as u64
+/// Whether that is all there is, but for some like it: a request, or a few of them. It goes on all paths, as long as it leaves
+/// enough for the other kinds: those who send nothing else would spend all of the purse.
+pub(super) const fn is_alone(queue: &QueueView) -> bool {
+    queue.in_flight <= 4 * LEAST && queue.purse > 2 * RESERVE
 }
 
 /// Whether something that is late may be copied.

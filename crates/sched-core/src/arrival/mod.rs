@@ -323,7 +323,7 @@ impl Arrival {
         found: &Found<'_>,
         waiting: u64,
     ) -> Decision {
-        let deadline = cx.queue.head.and_then(|head| head.deadline);
+        let deadline = cx.queue.head.as_ref().and_then(|head| head.deadline);
         let copies = match (deadline, found.tempting) {
             (None, None) if !is_least(waiting) => PathSet::EMPTY,
             _ if data != Data::Next => PathSet::EMPTY,
@@ -358,7 +358,7 @@ impl Arrival {
         if !self.config.probes {
             return PathSet::EMPTY;
         }
-        if is_least(waiting) && is_alone(path, cx.queue) && !is_near(path) {
+        if is_least(waiting) && is_alone(cx.queue) && !is_near(path) {
             let all = self.before_its_repair(cx, path);
             if !all.is_empty() {
                 self.newest.reason = Reason::Alone;
@@ -401,8 +401,12 @@ impl Arrival {
     /// The path on which what goes next misses its deadline less often than on the one where it arrives first: that loses
     /// packets, or is known to be late where this one was often wrong.
     #[inline(never)]
-    fn rather_in_time<'a>(&self, cx: &Context<'a>, soonest: &PathView) -> Option<&'a PathView> {
-        let deadline = cx.queue.head?.deadline?;
+    fn rather_in_time<'a>(
+        &self,
+        cx: &Context<'a>,
+        soonest: &PathView,
+        deadline: Instant,
+    ) -> Option<&'a PathView> {
         let of_soonest = self.miss(cx, soonest, deadline);
         if of_soonest <= MISSES {
             return None;
@@ -517,7 +521,8 @@ impl Arrival {
             return Decision::send_data(path.index, data);
         }
         if self.config.deadlines
-            && let Some(other) = self.rather_in_time(cx, path)
+            && let Some(deadline) = queue.head.as_ref().and_then(|head| head.deadline)
+            && let Some(other) = self.rather_in_time(cx, path, deadline)
         {
             self.patience.end();
             self.newest.reason = Reason::InTime;

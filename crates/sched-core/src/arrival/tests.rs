@@ -419,10 +419,10 @@ fn what_is_little_and_alone_goes_on_all_paths() {
     // Three copies at most.
     let paths = [0, 1, 2, 3, 4].map(|slot| path(slot, 20 + 10 * slot as u64));
     assert_eq!(on(&paths, &queue(400)), "0 1 2 3");
-    // More than that, beside data, and with no more than three packets in the purse: one path.
+    // More than that, beside data, and with a purse that the other kinds need: one path.
     assert_eq!(on(&paths, &queue(401)), "0");
     assert_eq!(on(&paths, &changed!(queue(400), in_flight = 1601)), "0");
-    assert_eq!(on(&paths, &changed!(queue(400), purse = 4000)), "0");
+    assert_eq!(on(&paths, &changed!(queue(400), purse = 16 * 1024)), "0");
     // 10 ms, and 45 until it would be sent again: not where it arrives after 60.
     assert_eq!(on(&[path(0, 20), path(1, 120)], &queue(400)), "0");
     // But where others' queue would delay it as much: it may stand in the other direction.
