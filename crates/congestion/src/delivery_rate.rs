@@ -45,7 +45,7 @@ pub struct RateSample {
 }
 
 /// So many packets at least tell how fast a bottleneck lets a train of them through.
-const TRAIN_PACKETS: u64 = 8;
+const TRAIN_PACKETS: u32 = 8;
 
 /// And they arrive over so long a time at least: below that, timers and aggregation of frames decide.
 const TRAIN_SPAN: Duration = Duration::from_millis(2);
@@ -75,11 +75,17 @@ struct Train {
     arrived: Instant,
     /// What was delivered up to it, bytes and packets.
     delivered: u64,
-    packets: u64,
-    /// How long after it the newest packet arrived.
-    arriving: Duration,
-    /// Whether that is so much longer than it left after it that a short train is stretched.
+    packets: u32,
+    /// Whether the newest packet arrived so much later after it than it left that a short train is stretched.
     stretched: bool,
+    /// How long after it the newest packet arrived, nanoseconds: half of what a `Duration` takes, on each path of each connection.
+    arriving: u64,
+}
+
+impl Train {
+    const fn arriving(&self) -> Duration {
+        Duration::from_nanos(self.arriving)
+    }
 }
 
 /// The trains in a row that were stretched, however short.
@@ -135,8 +141,8 @@ pub struct DeliveryRate {
     /// Bytes delivered and lost at the sample before this one.
     sampled: (u64, u64),
     rate: u64,
-    /// Packets acknowledged so far.
-    packets: u64,
+    /// Packets acknowledged so far; it wraps around.
+    packets: u32,
     train: Option<Train>,
     short: ShortTrains,
     /// What the estimate was before trains lowered it; 0 if none did since the last sample that nobody limited.
@@ -193,7 +199,7 @@ impl DeliveryRate {
     ) {
         self.delivered += u64::from(size);
         self.delivered_at = Some(now);
-        self.packets += 1;
+        self.packets = self.packets.wrapping_add(1);
         let newer = match newest {
             None => true,
             Some(best) => (snapshot.delivered, sent) >= (best.snapshot.delivered, best.sent),
@@ -278,7 +284,7 @@ impl DeliveryRate {
             arrived,
             delivered: self.delivered,
             packets: self.packets,
-            arriving: Duration::ZERO,
+            arriving: 0,
             stretched: false,
         };
         let Some(train) = &mut self.train else {
@@ -286,17 +292,17 @@ impl DeliveryRate {
             return;
         };
         let sending = sent.saturating_duration_since(train.sent);
-        if sending > train.arriving + TRAIN_GAP + rtt.min() / 8 {
+        if sending > train.arriving() + TRAIN_GAP + rtt.min() / 8 {
             let ended = std::mem::replace(train, begins);
             self.on_train_end(&ended);
             return;
         }
         let arriving = arrived.saturating_duration_since(train.arrived);
-        let arriving = train.arriving.max(arriving);
-        train.arriving = arriving;
+        let arriving = train.arriving().max(arriving);
+        train.arriving = arriving.as_nanos() as u64;
         train.stretched = arriving >= TRAIN_SPAN && arriving >= SHORT_STRETCH * sending;
         let bytes = (self.delivered - train.delivered) as f64;
-        if self.packets - train.packets < TRAIN_PACKETS {
+        if self.packets.wrapping_sub(train.packets) < TRAIN_PACKETS {
             // Too few to tell by how far apart they arrive, which delay that varies shortens, too. But the bottleneck was not busy
             // with them for longer than the newest took above the smallest RTT: it is no slower than that.
             let first = train.arrived.saturating_duration_since(train.sent);
@@ -334,7 +340,7 @@ impl DeliveryRate {
             self.short.count = 0;
             return;
         }
-        let rate = bytes as f64 / train.arriving.as_secs_f64();
+        let rate = bytes as f64 / train.arriving().as_secs_f64();
         if let Some(rate) = self.short.agree(rate as f32) {
             self.is_as_fast(rate);
         }
