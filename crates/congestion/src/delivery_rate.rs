@@ -598,15 +598,19 @@ mod tests {
         // The end of a train shows with the next one.
         assert_eq!([slow; 4].map(&mut after), [0; 4]);
         assert_eq!(after(slower), 250);
-        // More than half as slow again, and then others in between: no row.
-        assert_eq!([slow, slower, slow, slower].map(&mut after), [250; 4]);
         // One that arrives as it left ends a row.
+        let mut trains = Trains::new();
         let fast = Duration::from_micros(100);
-        assert_eq!([slower; 3].map(&mut after), [250; 3]);
-        let raised = after(fast);
-        assert_eq!([slower; 4].map(&mut after), [raised; 4]);
-        // A row of four, which takes down an eighth of the difference.
-        assert!(after(slower) < raised);
+        for apart in [slow, slow, slow, fast, slow, slow, slow, slow] {
+            trains.send(4, apart, NO_DELAY);
+            assert_eq!(trains.rate.bottleneck(0), 0);
+        }
+        trains.send(4, slow, NO_DELAY);
+        assert_eq!(trains.rate.bottleneck(0) / 1000, 250);
+        // Each more than half as slow again as the one before it, or the other way round: no row.
+        let mut trains = Trains::new();
+        (0..9).for_each(|i| _ = trains.send(4, [slow, slower][i % 2], NO_DELAY));
+        assert_eq!(trains.rate.bottleneck(0), 0);
         // Two packets make no train: nothing is behind the first acknowledgement.
         let mut trains = Trains::new();
         (0..9).for_each(|_| _ = trains.send(2, slow, NO_DELAY));
