@@ -301,13 +301,16 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
         Ok(connection) => connection,
         Err(error) => return strangers.line(format_args!("{remote}: no handshake: {error}")),
     };
-    let user = match welcome(&connection, &shared.settings().door()).await {
+    // Of who is refused, it lives as long as the connection: its end would come before the reason, and say nothing.
+    let mut stream = None;
+    let user = match welcome(&connection, &shared.settings().door(), &mut stream).await {
         Ok(user) => user,
         Err(why) => {
             connection.close(UNWELCOME, why.as_bytes());
             return strangers.line(format_args!("{remote}: refused: {why}"));
         }
     };
+    drop(stream);
     // Until here, it could hold one small stream.
     settings::open_up(&connection);
     let client = Arc::new(Served {
@@ -360,10 +363,15 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
     client.log.line(format_args!("gone: {ended}"));
 }
 
-/// Takes the greeting on the first stream.
-async fn welcome(connection: &Connection, door: &Door) -> Result<Option<Admitted>, String> {
+/// Takes the greeting on the first stream, and answers it there; the stream is left in `stream`.
+async fn welcome(
+    connection: &Connection,
+    door: &Door,
+    stream: &mut Option<SendStream>,
+) -> Result<Option<Admitted>, String> {
     let greeted = timeout(PATIENCE, async {
         let (send, mut recv) = connection.accept_bi().await?;
+        let send = stream.insert(send);
         let greeting = Greeting::read(&mut recv, VERSION).await?;
         Ok::<_, StreamFailure>((send, greeting))
     });
@@ -371,7 +379,7 @@ async fn welcome(connection: &Connection, door: &Door) -> Result<Option<Admitted
         greeted = greeted => greeted,
         ended = drop_datagrams(connection) => return Err(ended.to_string()),
     };
-    let (mut send, greeting) = match greeted {
+    let (send, greeting) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => return Err("no greeting came".to_owned()),

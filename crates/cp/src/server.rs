@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use mpquic::{
-    Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, ServerConfig,
-    VarInt,
+    Connection, ConnectionError, Endpoint, EndpointConfig, Incoming, MissingAddr, SendStream,
+    ServerConfig, VarInt,
 };
 use mpquic_peer::status::{Present, Status};
 use mpquic_peer::{Admitted, Door, Greeting, Pace, Token, Transport, User, Users};
@@ -346,13 +346,16 @@ async fn serve(
         Ok(connection) => connection,
         Err(error) => return complain(&house.strangers, &log, remote, "no handshake: ", &error),
     };
-    let user = match greet(&connection, &house.current.get()).await {
+    // Of who is refused, it lives as long as the connection: its end would come before the reason, and say nothing.
+    let mut stream = None;
+    let user = match greet(&connection, &house.current.get(), &mut stream).await {
         Ok(user) => user.map(Arc::new),
         Err(why) => {
             connection.close(UNWELCOME, why.as_bytes());
             return complain(&house.strangers, &log, remote, "refused: ", &why);
         }
     };
+    drop(stream);
     settings::greeted(&connection);
     let who: Arc<str> = match &user {
         Some(user) => format!("{remote} ({})", user.name()).into(),
@@ -436,14 +439,19 @@ fn complain(
     }
 }
 
-/// Takes the greeting on the first stream, and answers it.
-async fn greet(connection: &Connection, open: &Open) -> Result<Option<Admitted>, String> {
+/// Takes the greeting on the first stream, and answers it there; the stream is left in `stream`.
+async fn greet(
+    connection: &Connection,
+    open: &Open,
+    stream: &mut Option<SendStream>,
+) -> Result<Option<Admitted>, String> {
     let greeted = timeout(PATIENCE, async {
         let (send, mut recv) = connection.accept_bi().await?;
+        let send = stream.insert(send);
         let greeting = Greeting::read(&mut recv, VERSION).await?;
         Ok::<_, Error>((send, greeting))
     });
-    let (mut send, greeting) = match greeted.await {
+    let (send, greeting) = match greeted.await {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => return Err(error.to_string()),
         Err(_) => return Err("no greeting came".to_owned()),
@@ -459,7 +467,64 @@ async fn greet(connection: &Connection, open: &Open) -> Result<Option<Admitted>,
         addresses: open.addresses.clone(),
         several: true,
     };
-    let answered = wire::send(&mut send, &welcome).await;
+    let answered = wire::send(send, &welcome).await;
     answered.map_err(|error| error.to_string())?;
     Ok(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic::ClientConfig;
+    use mpquic_peer::{Identity, Trust};
+    use mpquic_test_support::runtime::run;
+
+    use super::*;
+    use crate::settings::{client_tls, server_tls};
+
+    #[test]
+    fn who_is_refused_hears_why_before_the_stream_ends() {
+        run(async {
+            let folder = tempfile::tempdir().unwrap();
+            let identity = Identity::kept_in(&folder.path().join("identity"), "test").unwrap();
+            let trust = Trust::Fingerprint(identity.fingerprint().unwrap());
+            let settings = ServerSettings {
+                root: folder.path().to_owned(),
+                allow_put: false,
+                allow_remove: false,
+                users: None,
+                only: None,
+                client_certificates: false,
+                token: Some(Token::new(b"a token for the tests").unwrap()),
+                announce: Vec::new(),
+                transport: Transport::default(),
+                patience: PATIENCE,
+            };
+            let here = [(std::net::Ipv4Addr::LOCALHOST, 0).into()];
+            let tls = server_tls(identity, None, None).unwrap();
+            let server = Server::bind(tls, &here, settings).unwrap();
+            let tls = client_tls(&trust, None, None).unwrap();
+            let config = ClientConfig::new(Arc::new(tls.config)).unwrap();
+            let endpoint = Endpoint::client(&here).unwrap();
+            let connecting = endpoint.connect_with(config, server.local_addrs()[0], "server");
+            let accepted = async { server.endpoint.accept().await.unwrap().await.unwrap() };
+            let (connection, near) = tokio::join!(accepted, connecting.unwrap());
+            let near = near.unwrap();
+            let (mut send, mut recv) = near.open_bi().await.unwrap();
+            send.write_all(&[&[VERSION][..], &[0; 32]].concat())
+                .await
+                .unwrap();
+            let mut stream = None;
+            let greeted = greet(&connection, &server.current.get(), &mut stream).await;
+            let why = greeted.err().unwrap();
+            // What the server sends next comes after an end of the stream, if there is one.
+            let mut next = connection.open_uni().await.unwrap();
+            next.write_all(b"next").await.unwrap();
+            next.finish().unwrap();
+            let mut next = near.accept_uni().await.unwrap();
+            assert_eq!(next.read_to_end(10).await.unwrap(), b"next");
+            connection.close(UNWELCOME, why.as_bytes());
+            let heard = recv.read_to_end(10).await.unwrap_err().to_string();
+            assert!(heard.contains(&why), "{heard}");
+        });
+    }
 }
