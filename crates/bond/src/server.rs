@@ -301,7 +301,7 @@ async fn serve(incoming: Incoming, shared: Arc<Shared>) {
         Ok(connection) => connection,
         Err(error) => return strangers.line(format_args!("{remote}: no handshake: {error}")),
     };
-    // Of who is refused, it lives as long as the connection: its end would come before the reason, and say nothing.
+    // If the client is refused, its stream lives as long as the connection: the end would come before the reason, and say nothing.
     let mut stream = None;
     let user = match welcome(&connection, &shared.settings().door(), &mut stream).await {
         Ok(user) => user,

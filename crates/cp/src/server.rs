@@ -346,7 +346,7 @@ async fn serve(
         Ok(connection) => connection,
         Err(error) => return complain(&house.strangers, &log, remote, "no handshake: ", &error),
     };
-    // Of who is refused, it lives as long as the connection: its end would come before the reason, and say nothing.
+    // If the client is refused, its stream lives as long as the connection: the end would come before the reason, and say nothing.
     let mut stream = None;
     let user = match greet(&connection, &house.current.get(), &mut stream).await {
         Ok(user) => user.map(Arc::new),
